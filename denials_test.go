@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -20,11 +21,7 @@ func TestLimitOfDenials(t *testing.T) {
 		}
 		begun := time.Now()
 		ask := func(n int64) stint.Decision {
-			d, err := limiter.AllowN(t.Context(), "k", n)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return d
+			return must.Get(limiter.AllowN(t.Context(), "k", n))(t)
 		}
 		reason := func(d stint.Decision, n int64) stint.Reason {
 			return stint.ReasonOf(limiter.Policy().Limit(int(d.Index)), &d, n)
@@ -55,9 +52,7 @@ func TestLimitOfDenials(t *testing.T) {
 			}
 			time.Sleep(20 * time.Second) //nolint:forbidigo // the bubble's time
 		}
-		if err := limiter.Reset(t.Context(), "k"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, limiter.Reset(t.Context(), "k"))
 		if d := ask(5); !d.Allowed {
 			t.Errorf("after a reset: %+v", d)
 		}
@@ -82,10 +77,7 @@ func TestDenialsRefuse(t *testing.T) {
 		err.Error() != "stint: limit 1: lease is 1; allowed: none beside a limit that counts denials" {
 		t.Errorf("a lease beside: %v", err)
 	}
-	policy, err := stint.NewPolicy("p", denials)
-	if err != nil {
-		t.Fatal(err)
-	}
+	policy := must.Get(stint.NewPolicy("p", denials))(t)
 	claim := stint.Claim{Key: "k", Policy: policy, Permits: 1}
 	keeping := claim
 	keeping.Keep = 1

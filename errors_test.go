@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -55,10 +56,7 @@ func TestErrDeadlineIsDeadlineExceeded(t *testing.T) {
 // What is wrong with an input is told with the package's name at its beginning.
 func TestErrorsNameThePackage(t *testing.T) {
 	store := memstore.New(memstore.Config{})
-	limiter, err := stint.New(store, "named", stint.TokenBucket(1, stint.PerSecond(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(store, "named", stint.TokenBucket(1, stint.PerSecond(1))))(t)
 	ask := func(_ any, err error) error { return err }
 	for name, err := range map[string]error{
 		"the name":        ask(stint.New(store, "", stint.TokenBucket(1, stint.PerSecond(1)))),

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -48,15 +49,9 @@ func (s *farStore) Take(ctx context.Context, policy *stint.Policy, key string, n
 func keepAlive(t *testing.T, store stint.Store, places int, ttl time.Duration) (l *stint.Limiter, works []context.Context) {
 	t.Helper()
 	t.Cleanup(func() { pass(ttl) }) // until what is on its way has been answered
-	l, err := stint.New(store, "p", stint.Concurrency(int64(places)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l = must.Get(stint.New(store, "p", stint.Concurrency(int64(places))))(t)
 	for range places {
-		r, _, err := l.Reserve(t.Context(), "k", 1, stint.Hold{TTL: ttl})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r, _ := must.Two(l.Reserve(t.Context(), "k", 1, stint.Hold{TTL: ttl}))(t)
 		work, stop := r.KeepAlive(t.Context())
 		t.Cleanup(stop)
 		works = append(works, work)
@@ -85,9 +80,7 @@ func TestKeepAliveAtASlowStore(t *testing.T) {
 					}
 				}
 				for _, work := range works {
-					if err := context.Cause(work); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, context.Cause(work))
 				}
 			})
 		})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/must"
 )
 
 // The ranges that ALGORITHMS demands ("Time and arithmetic") are accepted.
@@ -138,10 +139,7 @@ func TestPolicyRefuses(t *testing.T) {
 
 // Stores keep what they derive from a policy with it, apart from one another.
 func TestPolicyPrepared(t *testing.T) {
-	policy, err := stint.NewPolicy("", stint.FixedWindow(1, time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	policy := must.Get(stint.NewPolicy("", stint.FixedWindow(1, time.Second)))(t)
 	a, b := new(int), new(int)
 	prepare := func(v string) func() any { return func() any { return v } }
 	for range 2 {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -18,14 +19,8 @@ func still() time.Time { return time.UnixMicro(1_790_000_000_000_000) }
 // Limiters of different names count apart on one store, though neither of their limits has a name.
 func TestLimitersCountApart(t *testing.T) {
 	store := memstore.New(memstore.Config{Now: still})
-	api, err := stint.New(store, "api", stint.TokenBucket(100, stint.PerHour(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	login, err := stint.New(store, "login", stint.TokenBucket(5, stint.PerHour(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	api := must.Get(stint.New(store, "api", stint.TokenBucket(100, stint.PerHour(1))))(t)
+	login := must.Get(stint.New(store, "login", stint.TokenBucket(5, stint.PerHour(1))))(t)
 	for i, step := range []struct {
 		limiter   *stint.Limiter
 		remaining int64
@@ -55,17 +50,9 @@ func TestNames(t *testing.T) {
 // Limiters of one name with other limits are one limiter whose limit changes: what a client has used counts on.
 func TestLimitersOfOneName(t *testing.T) {
 	store := memstore.New(memstore.Config{Now: still})
-	first, err := stint.New(store, "api", stint.FixedWindow(5, time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := stint.New(store, "api", stint.FixedWindow(100, time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := first.AllowN(t.Context(), "bob", 3); err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(stint.New(store, "api", stint.FixedWindow(5, time.Hour)))(t)
+	second := must.Get(stint.New(store, "api", stint.FixedWindow(100, time.Hour)))(t)
+	must.Get(first.AllowN(t.Context(), "bob", 3))(t)
 	if d, err := second.Allow(t.Context(), "bob"); err != nil || d.Remaining != 96 {
 		t.Errorf("under the other limit: %v, %v, want 96 left", d, err)
 	}
@@ -73,17 +60,9 @@ func TestLimitersOfOneName(t *testing.T) {
 
 // With changes the limits of a client, and keeps what it has used.
 func TestWith(t *testing.T) {
-	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "api", stint.FixedWindow(5, time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := limiter.AllowN(t.Context(), "bob", 3); err != nil {
-		t.Fatal(err)
-	}
-	large, err := limiter.With(stint.FixedWindow(100, time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(memstore.New(memstore.Config{Now: still}), "api", stint.FixedWindow(5, time.Hour)))(t)
+	must.Get(limiter.AllowN(t.Context(), "bob", 3))(t)
+	large := must.Get(limiter.With(stint.FixedWindow(100, time.Hour)))(t)
 	if d, err := large.Allow(t.Context(), "bob"); err != nil || d.Remaining != 96 {
 		t.Errorf("under the larger limit: %v, %v, want 96 left", d, err)
 	}
@@ -93,10 +72,7 @@ func TestWith(t *testing.T) {
 	if _, err := limiter.With(stint.FixedWindow(0, time.Hour)); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("a limit of 0: %v", err)
 	}
-	pair, err := limiter.With(stint.FixedWindow(100, time.Hour), stint.FixedWindow(1, time.Second).Named("burst"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := must.Get(limiter.With(stint.FixedWindow(100, time.Hour), stint.FixedWindow(1, time.Second).Named("burst")))(t)
 	if d, err := pair.AllowN(t.Context(), "bob", 1); err != nil || !d.Allowed || d.Remaining != 0 {
 		t.Errorf("under two limits: %v, %v", d, err)
 	}
@@ -112,9 +88,7 @@ func TestWith(t *testing.T) {
 		t.Errorf("five limits: %v, %v", five, err)
 	}
 	for i := range int64(3000) { // more than are kept
-		if _, err := limiter.With(stint.FixedWindow(1+i, time.Hour)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(limiter.With(stint.FixedWindow(1+i, time.Hour)))(t)
 	}
 	if allocations := testing.AllocsPerRun(100, func() {
 		_, _ = limiter.With(stint.FixedWindow(3000, time.Hour))

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/storetest"
 )
@@ -16,26 +17,16 @@ import (
 // clock is the bubble's.
 func newLimiter(t *testing.T, limits ...stint.Limit) *stint.Limiter {
 	t.Helper()
-	limiter, err := stint.New(memstore.New(memstore.Config{}), "test", limits...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return limiter
+	return must.Get(stint.New(memstore.New(memstore.Config{}), "test", limits...))(t)
 }
 
 func TestObserve(t *testing.T) {
-	policy, err := stint.NewPolicy("", stint.TokenBucket(1, stint.PerHour(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	policy := must.Get(stint.NewPolicy("", stint.TokenBucket(1, stint.PerHour(1))))(t)
 	var events []stint.Event
-	limiter, err := stint.NewLimiter(stint.Config{
+	limiter := must.Get(stint.NewLimiter(stint.Config{
 		Store: memstore.New(memstore.Config{}), Policy: policy,
 		Observe: func(_ context.Context, e *stint.Event) { events = append(events, *e) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	ctx := t.Context()
 	_, _ = limiter.Allow(ctx, "k")
 	_, _ = limiter.AllowN(ctx, "k", 1)
@@ -66,13 +57,10 @@ func TestAsk(t *testing.T) {
 		t.Fatal(err)
 	}
 	var told []stint.Event
-	limiter, err := stint.NewLimiter(stint.Config{
+	limiter := must.Get(stint.NewLimiter(stint.Config{
 		Store: memstore.New(memstore.Config{Now: func() time.Time { return time.Unix(0, 0) }}), Policy: policy,
 		Observe: func(_ context.Context, e *stint.Event) { told = append(told, *e) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	each := make([]stint.Outcome, 2)
 	for i, want := range []struct {
 		allowed     bool
@@ -143,18 +131,12 @@ func TestAskBefore(t *testing.T) {
 // in place of an unreachable store.
 func TestAskBeforeAsksOnce(t *testing.T) {
 	store := storetest.NewFaulty(memstore.New(memstore.Config{}))
-	limiter, err := stint.New(store, "test", stint.TokenBucket(5, stint.PerSecond(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(store, "test", stint.TokenBucket(5, stint.PerSecond(1))))(t)
 	if d, err := limiter.Ask(t.Context(), "k", stint.Query{N: 2, Before: time.Now()}); err != nil || d.Remaining != 3 || store.Calls() != 1 {
 		t.Errorf("%+v, %v after %d calls", d, err, store.Calls())
 	}
 
-	limiter, err = stint.New(store, "test", stint.LeakyBucket(5, stint.PerSecond(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter = must.Get(stint.New(store, "test", stint.LeakyBucket(5, stint.PerSecond(1))))(t)
 	store.Inject(func(call storetest.Call) storetest.Fault {
 		if call.Ops[0].Verb == stint.VerbPeek {
 			return storetest.Fault{Err: stint.ErrUnavailable}
@@ -170,10 +152,7 @@ func TestAskBeforeAsksOnce(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	policy, err := stint.NewPolicy("", stint.TokenBucket(1, stint.PerHour(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	policy := must.Get(stint.NewPolicy("", stint.TokenBucket(1, stint.PerHour(1))))(t)
 	for name, config := range map[string]stint.Config{
 		"no store":  {Policy: policy},
 		"no policy": {Store: memstore.New(memstore.Config{})},
@@ -189,10 +168,7 @@ func TestNewRefuses(t *testing.T) {
 
 // Permits that are kept for others are not asked for, and do not remain.
 func TestAskKeeps(t *testing.T) {
-	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "api", stint.FixedWindow(10, time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(memstore.New(memstore.Config{Now: still}), "api", stint.FixedWindow(10, time.Hour)))(t)
 	d, err := limiter.Ask(t.Context(), "k", stint.Query{N: 6, Keep: 4})
 	if err != nil || !d.Allowed || d.Remaining != 0 {
 		t.Errorf("6 of 10, 4 kept: %v, %v", d, err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/watchdog"
 	"github.com/stint-go/stint/memstore"
 )
@@ -25,10 +26,7 @@ type reserving struct {
 func newReserving(t *testing.T, limits ...stint.Limit) reserving {
 	t.Helper()
 	store := memstore.New(memstore.Config{})
-	limiter, err := stint.New(store, "api", limits...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(store, "api", limits...))(t)
 	return reserving{limiter, store}
 }
 
@@ -36,16 +34,10 @@ func newReserving(t *testing.T, limits ...stint.Limit) reserving {
 func TestReserveBeyondTheMostHolds(t *testing.T) {
 	var reason stint.Reason
 	store := memstore.New(memstore.Config{MaxHolds: 2})
-	limiter, err := stint.New(store, "api", stint.Concurrency(50))
-	if err != nil {
-		t.Fatal(err)
-	}
-	observed, err := stint.NewLimiter(stint.Config{
+	limiter := must.Get(stint.New(store, "api", stint.Concurrency(50)))(t)
+	observed := must.Get(stint.NewLimiter(stint.Config{
 		Store: store, Policy: limiter.Policy(), Observe: func(_ context.Context, e *stint.Event) { reason = e.Reason },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	for _, l := range []*stint.Limiter{limiter, observed, limiter, observed} {
 		_, d, err := l.Reserve(t.Context(), "k", 1, stint.Hold{})
 		if err != nil || d.Full == d.Allowed {
@@ -67,9 +59,7 @@ func (r reserving) wantEach(t *testing.T, want ...int64) {
 	t.Helper()
 	each := make([]stint.Outcome, len(want))
 	op := stint.Op{Verb: stint.VerbPeek, Claim: stint.Claim{Key: "k", Policy: r.Policy(), Permits: 1}, Each: each}
-	if _, err := r.store.Decide(t.Context(), op); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.store.Decide(t.Context(), op))(t)
 	for i := range want {
 		if each[i].Remaining != want[i] {
 			t.Errorf("limit %d has %d left, want %d", i, each[i].Remaining, want[i])
@@ -115,9 +105,7 @@ func TestReserveTakesAllLimitsOrNone(t *testing.T) {
 			t.Fatalf("committed: %+v, %v", end, err)
 		}
 		third := reserve(t, l, 500, stint.Hold{})
-		if _, err := third.Cancel(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(third.Cancel(t.Context()))(t)
 		l.wantEach(t, 1, 98, 500)
 	})
 }
@@ -223,9 +211,7 @@ func TestKeepAlive(t *testing.T) {
 			t.Fatalf("the hold was lost: %v", context.Cause(work))
 		}
 		wantLeft(t, l, 0)
-		if err := l.Reset(t.Context(), "k"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Reset(t.Context(), "k"))
 		other := reserve(t, l, 1, stint.Hold{})
 		pass(5 * time.Second)
 		if !errors.Is(context.Cause(work), stint.ErrLost) {
@@ -266,9 +252,7 @@ func TestReserveWait(t *testing.T) {
 		}
 		pass(10 * time.Second)
 		start := time.Now()
-		if _, err := first.Cancel(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(first.Cancel(t.Context()))(t)
 		waiting.Wait()
 		if took := time.Since(start); took != 0 || len(order) != 3 || order[0] != 0 || order[2] != 2 {
 			t.Errorf("served in order %v after %v", order, took)
@@ -312,9 +296,7 @@ func TestReserveWaitBehindAnother(t *testing.T) {
 			}
 		}
 		pass(2 * time.Second)
-		if _, err := held.Commit(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(held.Commit(t.Context(), 1))(t)
 		for range 2 {
 			if err := <-results; err != nil {
 				t.Error(err)
@@ -358,10 +340,7 @@ func (s *leftStore) Decide(ctx context.Context, op stint.Op) (stint.Decision, er
 func TestACallerThatLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &leftStore{Store: memstore.New(memstore.Config{})}
-		l, err := stint.New(store, "p", stint.Concurrency(5))
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(stint.New(store, "p", stint.Concurrency(5)))(t)
 		for id, want := range map[string]int{"": 0, "mine": 1} {
 			var ctx context.Context
 			ctx, store.leave = context.WithCancel(t.Context())
@@ -390,10 +369,7 @@ func (s silentStore) Decide(ctx context.Context, op stint.Op) (stint.Decision, e
 // Nor one whose Reserve the store answers too late, while its caller is there.
 func TestAReserveThatIsAnsweredTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := stint.New(silentStore{memstore.New(memstore.Config{})}, "p", stint.Concurrency(5))
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(stint.New(silentStore{memstore.New(memstore.Config{})}, "p", stint.Concurrency(5)))(t)
 		if _, _, err := l.Reserve(t.Context(), "k", 1, stint.Hold{}); !errors.Is(err, stint.ErrUnavailable) {
 			t.Fatal(err)
 		}
@@ -422,22 +398,14 @@ func (s *keepingStore) Decide(ctx context.Context, op stint.Op) (stint.Decision,
 // What a store may still write to, since it has failed, is not used again; what it is done with is.
 func TestAFailedEndKeepsItsMemory(t *testing.T) {
 	store := &keepingStore{Store: memstore.New(memstore.Config{})}
-	l, err := stint.New(store, "p", stint.Concurrency(5))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, _, err := l.Reserve(t.Context(), "k", 1, stint.Hold{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(stint.New(store, "p", stint.Concurrency(5)))(t)
+	r, _ := must.Two(l.Reserve(t.Context(), "k", 1, stint.Hold{}))(t)
 	store.fail = stint.ErrUnavailable
 	if _, err := r.Commit(t.Context(), 1); !errors.Is(err, stint.ErrUnavailable) {
 		t.Fatal(err)
 	}
 	store.fail = nil
-	if _, err := r.Commit(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.Commit(t.Context(), 1))(t)
 	if told := store.told; told[0] != told[1] || told[2] == told[1] {
 		t.Errorf("a Reserve, a Commit that failed and one more were of %p", told)
 	}

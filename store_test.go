@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/must"
 )
 
 // An operation decides a bounded number of limits, whatever its verb is.
@@ -19,10 +20,7 @@ func TestOpLimits(t *testing.T) {
 		for j := range limits {
 			all = append(all, stint.FixedWindow(10, time.Hour).Named(fmt.Sprint(j)))
 		}
-		policy, err := stint.NewPolicy(fmt.Sprint(i), all...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		policy := must.Get(stint.NewPolicy(fmt.Sprint(i), all...))(t)
 		return stint.Claim{Key: "k", Policy: policy, Permits: 1}
 	}
 	for _, verb := range []stint.Verb{stint.VerbTake, stint.VerbTry, stint.VerbPeek, stint.VerbReset, stint.VerbSettle} {

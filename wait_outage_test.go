@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/watchdog"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/storetest"
@@ -23,10 +24,7 @@ var (
 func anOutage(t *testing.T, limit stint.Limit) (*storetest.Faulty, *stint.Limiter) {
 	t.Helper()
 	store := storetest.NewFaulty(memstore.New(memstore.Config{}))
-	limiter, err := stint.New(store, "p", limit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(store, "p", limit))(t)
 	return store, limiter
 }
 
@@ -64,9 +62,7 @@ func TestWaitOutlastsAnOutage(t *testing.T) {
 						if bounded {
 							ctx = deadline(t, time.Hour)
 						}
-						if err := way.wait(ctx, limiter); err != nil {
-							t.Fatal(err)
-						}
+						must.Do(t, way.wait(ctx, limiter))
 						if took := time.Since(start); took < outage || took > outage+time.Second {
 							t.Errorf("it took %v", took)
 						}
@@ -114,9 +110,7 @@ func TestWaitThatIsInVain(t *testing.T) {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
 		store.Inject(nil)
-		if _, err := limiter.Allow(t.Context(), "k"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(limiter.Allow(t.Context(), "k"))(t)
 		store.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: errAway} })
 		time.AfterFunc(time.Second, func() { store.Inject(nil) })
 		_, err := limiter.Wait(deadline(t, 30*time.Second), "k")
@@ -137,10 +131,7 @@ func TestReserveWaitHoldsOnce(t *testing.T) {
 			return storetest.Fault{Err: errAway, After: true}
 		}
 		held := func() int {
-			live, err := limiter.Holds(t.Context(), "k")
-			if err != nil {
-				t.Fatal(err)
-			}
+			live := must.Get(limiter.Holds(t.Context(), "k"))(t)
 			return len(live)
 		}
 		store.Inject(lost)
@@ -149,9 +140,7 @@ func TestReserveWaitHoldsOnce(t *testing.T) {
 		if err != nil || !r.Replayed() || held() != 1 {
 			t.Fatalf("%d are held, %v", held(), err)
 		}
-		if _, err := r.Commit(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.Commit(t.Context(), 1))(t)
 		store.Inject(lost)
 		for id, want := range map[string]int{"": 0, "mine": 1} {
 			if _, _, err := limiter.ReserveWait(deadline(t, time.Second), "k", 1, stint.Hold{ID: id}); !errors.Is(err, errAway) {
@@ -161,9 +150,7 @@ func TestReserveWaitHoldsOnce(t *testing.T) {
 			if n := held(); n != want {
 				t.Errorf("%q: %d are held, want %d", id, n, want)
 			}
-			if err := limiter.Reset(t.Context(), "k"); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, limiter.Reset(t.Context(), "k"))
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -38,9 +39,7 @@ func TestWaitForTheTurn(t *testing.T) {
 		limiter := newLimiter(t, stint.LeakyBucket(2, stint.PerSecond(1)))
 		start := time.Now()
 		for i := range 4 {
-			if _, err := limiter.Wait(t.Context(), "k"); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(limiter.Wait(t.Context(), "k"))(t)
 			if waited := time.Since(start); waited != time.Duration(i)*time.Second {
 				t.Errorf("turn %d came after %v", i, waited)
 			}
@@ -59,9 +58,7 @@ func TestWaitDeadline(t *testing.T) {
 				limiter := newLimiter(t, limit)
 				ctx, cancel := context.WithTimeout(t.Context(), 59*time.Second)
 				defer cancel()
-				if _, err := limiter.Wait(ctx, "k"); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(limiter.Wait(ctx, "k"))(t)
 				before, _ := limiter.Peek(t.Context(), "k")
 				start := time.Now()
 				if _, err := limiter.Wait(ctx, "k"); !errors.Is(err, stint.ErrDeadline) {
@@ -82,9 +79,7 @@ func TestWaitCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := newLimiter(t, stint.TokenBucket(1, stint.PerMinute(1)))
 		ctx, cancel := context.WithCancel(t.Context())
-		if _, err := limiter.Wait(ctx, "k"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(limiter.Wait(ctx, "k"))(t)
 		time.AfterFunc(time.Second, cancel)
 		start := time.Now()
 		if _, err := limiter.Wait(ctx, "k"); !errors.Is(err, context.Canceled) {
@@ -112,9 +107,7 @@ func TestWaitIsNotCounted(t *testing.T) {
 		limiter := newLimiter(t, stint.SlidingWindowLog(1, time.Minute).CountingDenied())
 		start := time.Now()
 		for range 3 {
-			if _, err := limiter.Wait(t.Context(), "k"); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(limiter.Wait(t.Context(), "k"))(t)
 		}
 		if waited := time.Since(start); waited != 2*time.Minute {
 			t.Errorf("three admissions took %v, want 2m: an attempt was recorded", waited)
@@ -188,10 +181,7 @@ func TestWaitInLine(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const callers = 100
 				store := &counting{Store: memstore.New(memstore.Config{})}
-				limiter, err := stint.New(store, "test", limit)
-				if err != nil {
-					t.Fatal(err)
-				}
+				limiter := must.Get(stint.New(store, "test", limit))(t)
 				var mu sync.Mutex
 				var order []int
 				var group sync.WaitGroup

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -15,11 +16,7 @@ type forgetful struct{ stint.Store }
 // A Reservation names the way that it is on, so that a store which has lost it charges that way.
 func TestACommitNamesItsWay(t *testing.T) {
 	policy := func(name string, capacity int64) *stint.Policy {
-		p, err := stint.NewPolicy(name, stint.FixedWindow(capacity, 24*time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
+		return must.Get(stint.NewPolicy(name, stint.FixedWindow(capacity, 24*time.Hour)))(t)
 	}
 	floor, parent := policy("floor", 1), policy("parent", 10)
 	store := &forgetful{memstore.New(memstore.Config{})}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -33,10 +34,7 @@ func methods(ctx context.Context, l *stint.Limiter) map[string]error {
 
 // The zero values of a limiter and of a store decide nothing, and say so.
 func TestZeroValues(t *testing.T) {
-	onZero, err := stint.New(&memstore.Store{}, "api", stint.TokenBucket(1, stint.PerSecond(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	onZero := must.Get(stint.New(&memstore.Store{}, "api", stint.TokenBucket(1, stint.PerSecond(1))))(t)
 	for name, limiter := range map[string]*stint.Limiter{"limiter": {}, "store": onZero} {
 		for method, err := range methods(t.Context(), limiter) {
 			if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "zero") {
@@ -59,13 +57,8 @@ func TestZeroValues(t *testing.T) {
 
 // The reservation of a Reserve that was denied holds nothing: what ends it is no panic, and says so.
 func TestNilReservation(t *testing.T) {
-	limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.Concurrency(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := limiter.Reserve(t.Context(), "k", 1, stint.Hold{}); err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(memstore.New(memstore.Config{}), "api", stint.Concurrency(1)))(t)
+	must.Two(limiter.Reserve(t.Context(), "k", 1, stint.Hold{}))(t)
 	denied, d, err := limiter.Reserve(t.Context(), "k", 1, stint.Hold{})
 	if err != nil || d.Allowed || denied != nil {
 		t.Fatal(denied, d, err)

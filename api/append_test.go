@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/must"
 )
 
 // marshal is encoding/json's answer, without HTML escaping.
@@ -16,9 +17,7 @@ func marshal(t testing.TB, v any) string {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(v); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, encoder.Encode(v))
 	return string(bytes.TrimSuffix(text.Bytes(), []byte("\n")))
 }
 

@@ -13,6 +13,8 @@ import (
 	"github.com/ulule/limiter/v3"
 	ululestore "github.com/ulule/limiter/v3/drivers/store/memory"
 	"golang.org/x/time/rate"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // A quota is what a benchmark asks every limiter to enforce: permits at once, and
@@ -104,10 +106,7 @@ func newTimeRateSyncMap(_ testing.TB, q quota, _ int) subject {
 // newGoLimiter refills all of a bucket once per interval; it knows no other
 // refill. Its sweep does not fall into a run.
 func newGoLimiter(tb testing.TB, q quota, _ int) subject {
-	store, err := memorystore.New(&memorystore.Config{Tokens: uint64(q.permits), Interval: q.period})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	store := must.Get(memorystore.New(&memorystore.Config{Tokens: uint64(q.permits), Interval: q.period}))(tb)
 	ctx := context.Background()
 	return subject{
 		take: func(key string) (bool, error) {
@@ -125,17 +124,11 @@ func newGoLimiter(tb testing.TB, q quota, _ int) subject {
 // newThrottled uses the map without an upper bound on keys, which is its fastest
 // store. It gives up after ten lost swaps by default; here it tries on.
 func newThrottled(tb testing.TB, q quota, _ int) subject {
-	store, err := throttledstore.NewCtx(0)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	l, err := throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{
+	store := must.Get(throttledstore.NewCtx(0))(tb)
+	l := must.Get(throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{
 		MaxRate:  throttled.PerDuration(int(q.refill), q.period),
 		MaxBurst: int(q.permits) - 1,
-	})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	}))(tb)
 	l.SetMaxCASAttemptsLimit(math.MaxInt)
 	ctx := context.Background()
 	return subject{take: func(key string) (bool, error) {

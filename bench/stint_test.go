@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -41,9 +42,5 @@ func newStintLimiter(tb testing.TB, limit stint.Limit) *stint.Limiter {
 
 func newLimiterOn(tb testing.TB, config memstore.Config, limit stint.Limit) *stint.Limiter {
 	tb.Helper()
-	l, err := stint.New(memstore.New(config), "test", limit)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return l
+	return must.Get(stint.New(memstore.New(config), "test", limit))(tb)
 }

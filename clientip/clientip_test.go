@@ -9,15 +9,12 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/internal/must"
 )
 
 func resolver(t testing.TB, config clientip.Config) *clientip.Resolver {
 	t.Helper()
-	r, err := clientip.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return must.Get(clientip.New(config))(t)
 }
 
 func prefixes(texts ...string) []netip.Prefix {

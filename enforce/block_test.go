@@ -7,6 +7,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -73,9 +74,7 @@ func TestBlockEnds(t *testing.T) {
 	blocked(false)
 	limiter.Swap(setOf(t, limiter.Set(), rule))
 	blocked(true)
-	if err := limiter.ResetClient(t.Context(), "login", alice.Address); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, limiter.ResetClient(t.Context(), "login", alice.Address))
 	if v := decide(t, limiter, alice); !v.Allowed {
 		t.Errorf("after a reset: %+v", v.Decision)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -30,9 +31,7 @@ func answer(t *testing.T, limiter *enforce.Limiter, r rules.Request, status int,
 	if status > 0 {
 		cost.SetStatus(status)
 	}
-	if err := cost.End(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cost.End(t.Context()))
 }
 
 // A request is counted by the rules that count its answer; the others get back what it held. Without an answer it is
@@ -54,9 +53,7 @@ func TestCountByAnswers(t *testing.T) {
 		_, v := reserve(t, limiter, alice, stint.Hold{ID: "h"})
 		for range 2 { // the second is a repetition
 			h := stint.HoldOp{Hold: stint.Hold{ID: "h"}}
-			if err := limiter.End(t.Context(), &alice, stint.VerbCommit, &h, -1, test.status, nil, nil, v); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, limiter.End(t.Context(), &alice, stint.VerbCommit, &h, -1, test.status, nil, nil, v))
 		}
 		wantLeft(t, "committed", left(t, limiter, alice), want)
 	}
@@ -90,9 +87,7 @@ func TestCommitOfRulesThatCount(t *testing.T) {
 	}
 	wantLeft(t, "of 0", left(t, limiter, alice), map[string]int64{"failed/": 5, "errors/": 10, "all/": 49})
 	second, _ := reserve(t, limiter, alice, stint.Hold{})
-	if _, err := second.CommitHeld(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(second.CommitHeld(t.Context()))(t)
 	wantLeft(t, "held", left(t, limiter, alice), map[string]int64{"failed/": 4, "errors/": 8, "all/": 48})
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 )
@@ -17,13 +18,10 @@ import (
 // how long the others were matched.
 func TestLimiterMaxWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		set, err := rules.Compile([]rules.Rule{{
+		set := must.Get(rules.Compile([]rules.Rule{{
 			ID: "r", Scope: []string{rules.Global}, Limits: []stint.Limit{stint.TokenBucket(1, stint.Every(2*time.Second))},
 			OnExceed: rules.Wait, MaxWait: time.Minute,
-		}}, rules.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}}, rules.Options{}))(t)
 		for maxWait, held := range map[time.Duration]time.Duration{0: 2 * time.Second, time.Hour: 2 * time.Second, time.Second: 0} {
 			limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: time.Now}), Set: set, MaxWait: maxWait})
 			if err != nil {
@@ -32,9 +30,7 @@ func TestLimiterMaxWait(t *testing.T) {
 			var v enforce.Verdict
 			for i, want := range []time.Duration{0, held} {
 				begin := time.Now()
-				if err := limiter.Decide(t.Context(), &rules.Request{}, &v); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, limiter.Decide(t.Context(), &rules.Request{}, &v))
 				if passed := time.Since(begin); passed != want || v.Held != want || v.Allowed != (i == 0 || held > 0) {
 					t.Errorf("MaxWait %s, request %d: allowed %t after %s, held %s; want %s", maxWait, i, v.Allowed, passed, v.Held, want)
 				}
@@ -58,9 +54,7 @@ func TestDeadlineBeforeTheWait(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), test.has)
 			start := time.Now()
 			var v enforce.Verdict
-			if err := limiter.Decide(ctx, &alice, &v); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, limiter.Decide(ctx, &alice, &v))
 			if v.Allowed != test.allowed || v.Held != test.held || time.Since(start) != test.held || !v.Allowed && v.Decision.RetryAfter != 2*time.Second {
 				t.Errorf("request %d: allowed %t after %s, retry after %s; want %t after %s", i, v.Allowed, time.Since(start), v.Decision.RetryAfter, test.allowed, test.held)
 			}

@@ -7,17 +7,14 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/storetest"
 )
 
 func explain(t *testing.T, limiter *enforce.Limiter, r rules.Request) *enforce.Explanation {
 	t.Helper()
-	x, err := limiter.ExplainEach(t.Context(), &r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return x
+	return must.Get(limiter.ExplainEach(t.Context(), &r))(t)
 }
 
 func TestExplainEach(t *testing.T) {

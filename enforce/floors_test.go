@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/storetest"
@@ -98,10 +99,7 @@ func TestFloorsOfRandomRules(t *testing.T) {
 		sets++
 		clock := storetest.NewClock(1_790_000_000_000_000)
 		store := memstore.New(memstore.Config{Now: clock.Now})
-		limiter, err := enforce.New(enforce.Config{Store: store, Set: set})
-		if err != nil {
-			t.Fatal(err)
-		}
+		limiter := must.Get(enforce.New(enforce.Config{Store: store, Set: set}))(t)
 		begun, root := clock.Instant(), list[0].Limits[0]
 		admitted := map[string]int64{} // by organisation
 		for range 400 {
@@ -142,14 +140,9 @@ func TestFloorsOfRandomRules(t *testing.T) {
 func floorOf(t *testing.T, set *rules.Set, store stint.Store, request *rules.Request) bool {
 	t.Helper()
 	var m rules.Matches
-	if err := set.Match(request, &m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, set.Match(request, &m))
 	for i := range m.Len() {
-		h, err := m.At(i)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := must.Get(m.At(i))(t)
 		if h.Outcome != rules.Limited || len(h.Vias) == 0 || h.Vias[0] != rules.ViaGuaranteed {
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/storetest"
@@ -24,11 +25,7 @@ func per(id string, limits ...stint.Limit) rules.Rule {
 
 func setOf(t testing.TB, previous *rules.Set, list ...rules.Rule) *rules.Set {
 	t.Helper()
-	set, err := rules.Compile(list, rules.Options{Previous: previous})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return set
+	return must.Get(rules.Compile(list, rules.Options{Previous: previous}))(t)
 }
 
 // steady is the time of the bubble that a test runs in. Elsewhere it stands still, so that no window ends meanwhile.
@@ -43,10 +40,7 @@ func steady() time.Time {
 func newLimiter(t testing.TB, list ...rules.Rule) (*enforce.Limiter, *storetest.Faulty) {
 	t.Helper()
 	store := storetest.NewFaulty(memstore.New(memstore.Config{Now: steady}))
-	limiter, err := enforce.New(enforce.Config{Store: store, Set: setOf(t, nil, list...)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(enforce.New(enforce.Config{Store: store, Set: setOf(t, nil, list...)}))(t)
 	return limiter, store
 }
 
@@ -54,9 +48,7 @@ func newLimiter(t testing.TB, list ...rules.Rule) (*enforce.Limiter, *storetest.
 func decide(t testing.TB, limiter *enforce.Limiter, r rules.Request) *enforce.Verdict {
 	t.Helper()
 	var v enforce.Verdict
-	if err := limiter.Decide(t.Context(), &r, &v); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, limiter.Decide(t.Context(), &r, &v))
 	return &v
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -134,16 +135,12 @@ func TestMarkReserves(t *testing.T) {
 	if got := exceeded(&v); got != "" {
 		t.Errorf("the first is marked by %q", got)
 	}
-	if _, err := first.Commit(t.Context(), 10); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(first.Commit(t.Context(), 10))(t)
 	second := reserve()
 	if got := exceeded(&v); got != "soft 10 true" {
 		t.Errorf("the second is marked by %q", got)
 	}
-	if _, err := second.Commit(t.Context(), 5); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(second.Commit(t.Context(), 5))(t)
 	explained, err := limiter.ExplainEach(t.Context(), &alice)
 	if err != nil || explained.Rules[0].Each[0].Remaining != 85 || explained.Rules[1].Each[0].Remaining != 0 {
 		t.Errorf("%+v, %v", explained.Rules, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 )
@@ -29,9 +30,7 @@ func TestDecideNow(t *testing.T) {
 			t.Helper()
 			start, r := time.Now(), request(cost)
 			var v enforce.Verdict
-			if err := limiter.DecideNow(t.Context(), &r, &v); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, limiter.DecideNow(t.Context(), &r, &v))
 			if v.Allowed != allowed || v.Decision.RetryAfter != retry || v.Held != 0 || time.Since(start) != 0 {
 				t.Errorf("cost %s: allowed %t, retry after %s, held %s until %s; want %t, %s and no wait",
 					cost, v.Allowed, v.Decision.RetryAfter, v.Held, time.Since(start), allowed, retry)
@@ -94,13 +93,10 @@ func TestTurnsOfASlowStore(t *testing.T) {
 	}{{"Decide", (*enforce.Limiter).Decide}, {"DecideNow", (*enforce.Limiter).DecideNow}} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				limiter, err := enforce.New(enforce.Config{
+				limiter := must.Get(enforce.New(enforce.Config{
 					Store: slow{memstore.New(memstore.Config{Now: steady}), 2 * time.Millisecond},
 					Set:   setOf(t, nil, waiting("a", time.Millisecond, 0, stint.LeakyBucket(3, stint.PerSecond(100)))),
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				}))(t)
 				for i, allowed := range []bool{true, false, true} { // the turns are 10ms apart
 					var v enforce.Verdict
 					if err := test.decide(limiter, t.Context(), &alice, &v); err != nil || v.Allowed != allowed || v.Held != 0 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -174,9 +175,7 @@ func TestDeniedByTheRuleOfTheLine(t *testing.T) {
 			return limiter.Decide(t.Context(), &r, v)
 		}
 		var first, v enforce.Verdict
-		if err := ask("1", &first); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, ask("1", &first))
 		ended := make(chan error, 1)
 		go func() { ended <- ask("2", &first) }()
 		synctest.Wait() // it waits for a second permit, and the line is full

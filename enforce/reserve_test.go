@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/storetest"
@@ -27,10 +28,7 @@ func metering() []rules.Rule {
 func reserve(t *testing.T, limiter *enforce.Limiter, r rules.Request, hold stint.Hold) (*stint.Reservation, *enforce.Verdict) {
 	t.Helper()
 	v := new(enforce.Verdict)
-	reservation, err := limiter.Reserve(t.Context(), &r, hold, v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reservation := must.Get(limiter.Reserve(t.Context(), &r, hold, v))(t)
 	return reservation, v
 }
 
@@ -55,9 +53,7 @@ func TestReserveByRules(t *testing.T) {
 	}
 	wantLeft(t, "committed", left(t, limiter, tokens("1")), map[string]int64{"places/places": 2, "places/requests": 49, "places/tokens": 75, "b/": 19})
 	second, _ := reserve(t, limiter, tokens("30"), stint.Hold{ID: "second"})
-	if _, err := second.Cancel(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(second.Cancel(t.Context()))(t)
 	wantLeft(t, "cancelled", left(t, limiter, tokens("1")), map[string]int64{"places/places": 2, "places/requests": 49, "places/tokens": 75, "b/": 19})
 	r := tokens("30")
 	if _, err := limiter.Reserve(t.Context(), &r, stint.Hold{ID: "second"}, v); !errors.Is(err, stint.ErrResolved) {
@@ -68,10 +64,7 @@ func TestReserveByRules(t *testing.T) {
 // A client that has as many holds as the store allows is denied for that.
 func TestReserveBeyondTheMostHolds(t *testing.T) {
 	store := memstore.New(memstore.Config{MaxHolds: 1, Now: steady})
-	limiter, err := enforce.New(enforce.Config{Store: store, Set: setOf(t, nil, metering()...)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(enforce.New(enforce.Config{Store: store, Set: setOf(t, nil, metering()...)}))(t)
 	for _, want := range []stint.Reason{"", stint.ReasonHolds} {
 		if _, v := reserve(t, limiter, alice, stint.Hold{}); v.Reason() != want || v.Allowed != (want == "") {
 			t.Errorf("%q, %+v; want %q", v.Reason(), v.Decision, want)
@@ -215,9 +208,7 @@ func TestWhatTheHandlerDoesNotSayIsWhatWasHeld(t *testing.T) {
 		}
 		held := left(t, limiter, alice)
 		cost.Begin(t.Context())
-		if err := cost.End(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, cost.End(t.Context()))
 		wantLeft(t, fmt.Sprint("committed ", costs), left(t, limiter, alice), held)
 	}
 }

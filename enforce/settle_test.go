@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -21,10 +22,7 @@ func metered(id string) rules.Rule {
 // left are the permits that each limit has left, by rule and name.
 func left(t testing.TB, limiter *enforce.Limiter, r rules.Request) map[string]int64 {
 	t.Helper()
-	x, err := limiter.ExplainEach(t.Context(), &r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := must.Get(limiter.ExplainEach(t.Context(), &r))(t)
 	all := map[string]int64{}
 	for i := range x.Rules {
 		op := stint.Op{Claim: x.Rules[i].Claim, And: x.Rules[i].And}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/storetest"
@@ -35,9 +36,7 @@ func TestLateTurns(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), test.last)
 					defer cancel()
 					var v enforce.Verdict
-					if err := verb(limiter, ctx, &alice, &v); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, verb(limiter, ctx, &alice, &v))
 					if v.Allowed != test.allowed || test.allowed && (v.Decision.Delay != time.Second || v.Turn != 0) {
 						t.Errorf("request %d: %+v, want it admitted: %t", i, v.Decision, test.allowed)
 					}

@@ -10,6 +10,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/storetest"
@@ -20,18 +21,11 @@ func withoutStore(t *testing.T, mode failover.Mode, list ...rules.Rule) *enforce
 	t.Helper()
 	away := storetest.NewFaulty(memstore.New(memstore.Config{Now: steady}))
 	away.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: errors.New("away")} })
-	store, err := failover.New(away, failover.Config{
+	store := must.Get(failover.New(away, failover.Config{
 		Mode: mode, Local: memstore.New(memstore.Config{Now: steady}), Instances: func() int { return 1 },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(store.Close)
-	limiter, err := enforce.New(enforce.Config{Store: store, Set: setOf(t, nil, list...)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return limiter
+	return must.Get(enforce.New(enforce.Config{Store: store, Set: setOf(t, nil, list...)}))(t)
 }
 
 // The failure policy answers for rules that wait for turns as for all others.
@@ -112,17 +106,11 @@ func TestWaitingOutlastsAnOutage(t *testing.T) {
 func TestGivingUpWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := storetest.NewFaulty(memstore.New(memstore.Config{Now: steady}))
-		store, err := failover.New(away, failover.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := must.Get(failover.New(away, failover.Config{}))(t)
 		defer store.Close()
-		limiter, err := enforce.New(enforce.Config{
+		limiter := must.Get(enforce.New(enforce.Config{
 			Store: store, Set: setOf(t, nil, waiting("a", time.Minute, 1, stint.TokenBucket(1, stint.PerSecond(1)))),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		decide(t, limiter, alice)
 		first := make(chan error, 1)
 		go func() {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 )
@@ -15,13 +16,10 @@ import (
 func TestOverrideEnds(t *testing.T) {
 	ends := time.Date(2026, time.December, 24, 18, 0, 0, 0, time.UTC)
 	limit := func(n int64) []stint.Limit { return []stint.Limit{stint.FixedWindow(n, 24*time.Hour)} }
-	set, err := rules.Compile([]rules.Rule{{
+	set := must.Get(rules.Compile([]rules.Rule{{
 		ID: "a", Scope: []string{rules.PerIP}, Limits: limit(3), Reserve: rules.Reserve{TTL: time.Minute},
 		Overrides: []rules.Override{{Key: "192.0.2.1", Limits: limit(9), Until: ends}},
-	}}, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}, rules.Options{}))(t)
 	now := ends.Add(-time.Second)
 	clock := func() time.Time { return now }
 	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: clock}), Set: set, Now: clock})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/storetest"
@@ -181,9 +182,7 @@ func TestWithinOtherwise(t *testing.T) {
 		t.Fatalf("%+v, %v", v, err)
 	}
 	a.expect("beside a hold", with("team", "search"), 49, nil)
-	if _, err = held.Cancel(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(held.Cancel(t.Context()))(t)
 	a.expect("after it", with("team", "search"), 1, map[string]int{rules.ViaGuaranteed: 1})
 
 	team.OnExceed, team.MaxWait = rules.Wait, time.Minute

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/storetest"
 )
@@ -177,13 +178,10 @@ func outages(t *testing.T, random *rand.Rand, limit stint.Limit) (admitted []adm
 	for i := range processes {
 		one := &process{faulty: storetest.NewFaulty(inner), least: len(processes)}
 		one.count.Store(int64(one.least))
-		store, err := failover.New(one.faulty, failover.Config{
+		store := must.Get(failover.New(one.faulty, failover.Config{
 			Local: memstore.New(memstore.Config{Now: time.Now}), Mode: failover.Local,
 			Instances: func() int { return int(one.count.Load()) },
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		defer store.Close()
 		one.Store, processes[i] = store, one
 	}
@@ -210,7 +208,7 @@ func outages(t *testing.T, random *rand.Rand, limit stint.Limit) (admitted []adm
 			}
 		default:
 			n := 1 + random.Int64N(min(3, limit.Capacity))
-			d := must(one.Decide(t.Context(), op(stint.VerbTake, "k", p, n)))(t)
+			d := must.Get(one.Decide(t.Context(), op(stint.VerbTake, "k", p, n)))(t)
 			if d.Allowed {
 				admitted = append(admitted, admission{time.Now(), n})
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -20,7 +21,7 @@ import (
 func BenchmarkHealthy(b *testing.B) {
 	p := policy(b, "", stint.TokenBucket(bounds.MaxPermits, stint.PerSecond(bounds.MaxPermits)))
 	inner := memstore.New(memstore.Config{})
-	wrapped := must(failover.New(inner, failover.Config{}))(b)
+	wrapped := must.Get(failover.New(inner, failover.Config{}))(b)
 	defer wrapped.Close()
 	for _, row := range []struct {
 		name  string

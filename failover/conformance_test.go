@@ -6,6 +6,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/storetest"
 )
@@ -23,12 +24,9 @@ func TestConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			storetest.Run(t, func(t testing.TB, clock *storetest.Clock) stint.Store {
 				// The timeout is such that a machine with much to do does not run into it.
-				store, err := failover.New(wrap(memstore.New(memstore.Config{Now: clock.Now})), failover.Config{
+				store := must.Get(failover.New(wrap(memstore.New(memstore.Config{Now: clock.Now})), failover.Config{
 					Timeout: time.Minute,
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				}))(t)
 				t.Cleanup(store.Close)
 				return store
 			}, options)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/storetest"
 )
 
@@ -108,10 +109,7 @@ func TestLocalPlacesAreFreed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, func(c *failover.Config) { c.Mode = failover.Local })
 		p := gateway(t)
-		stored, _, err := reserve(f, p, "stored", 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		stored, _ := must.Two(reserve(f, p, "stored", 1))(t)
 		f.lose(p)
 		if _, d, err := reserve(f, p, "stored", 1); err != nil || !d.Allowed { // renewed
 			t.Fatal(d, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/storetest"
 )
@@ -51,7 +52,7 @@ func newFixtureOn(t testing.TB, wrap func(stint.Store) stint.Store, change func(
 	if change != nil {
 		change(&config)
 	}
-	store := must(failover.New(wrap(f.faulty), config))(t)
+	store := must.Get(failover.New(wrap(f.faulty), config))(t)
 	f.Store = store
 	t.Cleanup(store.Close)
 	return f
@@ -78,7 +79,7 @@ func (f *fixture) take(key string, policy *stint.Policy) (stint.Decision, error)
 // must expects a decision.
 func (f *fixture) must(key string, policy *stint.Policy) stint.Decision {
 	f.t.Helper()
-	d := must(f.take(key, policy))(f.t)
+	d := must.Get(f.take(key, policy))(f.t)
 	return d
 }
 
@@ -116,7 +117,7 @@ func claim(key string, policy *stint.Policy, permits int64) stint.Claim {
 
 func policy(t testing.TB, name string, limits ...stint.Limit) *stint.Policy {
 	t.Helper()
-	p := must(stint.NewPolicy(name, limits...))(t)
+	p := must.Get(stint.NewPolicy(name, limits...))(t)
 	return p
 }
 
@@ -128,23 +129,6 @@ func within(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-// check ends the test with an error, if there is one.
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// must is the value of a call that has no error, as in must(Call())(t).
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		check(t, err)
-		return value
-	}
 }
 
 // bubble runs a test of a fixture, which change configures, in a bubble of synctest.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/watchdog"
 	"github.com/stint-go/stint/storetest"
 )
@@ -166,7 +167,7 @@ func TestWait(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f, p := newFixture(t, func(c *failover.Config) { c.Mode = mode }), policy(t, "", stint.LeakyBucket(5, stint.PerSecond(1)))
 			f.lose(policy(t, "other", stint.FixedWindow(5, time.Hour)))
-			limiter := must(stint.NewLimiter(stint.Config{Store: f, Policy: p}))(t)
+			limiter := must.Get(stint.NewLimiter(stint.Config{Store: f, Policy: p}))(t)
 			start := time.Now()
 			for range 4 {
 				if d, err := limiter.Wait(within(t, time.Minute), "k"); !errors.Is(err, row.err) || d.Allowed != (row.err == nil) || d.Degraded != d.Allowed {

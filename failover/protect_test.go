@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/storetest"
 )
@@ -30,7 +31,7 @@ func TestProtect(t *testing.T) {
 	for mode, want := range map[failover.Mode][]bool{failover.Open: {true, true, true}, failover.Local: {true, true, false}} {
 		synctest.Test(t, func(t *testing.T) {
 			below := &shared{Faulty: storetest.NewFaulty(memstore.New(memstore.Config{})), instances: 5}
-			store := must(failover.Protect(below, failover.Config{Mode: mode}))(t)
+			store := must.Get(failover.Protect(below, failover.Config{Mode: mode}))(t)
 			if err := store.Ready(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -72,14 +73,11 @@ func TestProtectFaults(t *testing.T) {
 	if _, err := failover.Protect(below, failover.Config{Timeout: -1}); !errors.Is(err, stint.ErrInvalid) || !below.closed {
 		t.Errorf("a timeout below 0: %v, and the store below is closed: %v", err, below.closed)
 	}
-	store, err := failover.New(memory, failover.Config{
+	store := must.Get(failover.New(memory, failover.Config{
 		Local: memory, ForPolicy: func(*stint.Policy) (failover.PolicyOptions, bool) {
 			return failover.PolicyOptions{Mode: failover.Local}, true
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(store.Close)
 	if _, err := store.Decide(t.Context(), op(0, "k", minutely(t), 1)); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("a policy's mode local: %v", err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/storetest"
 )
@@ -16,10 +17,7 @@ import (
 // remaining is what is left of a key in a store.
 func remaining(t testing.TB, store stint.Store, key string, policy *stint.Policy) int64 {
 	t.Helper()
-	d, err := store.Decide(t.Context(), op(stint.VerbPeek, key, policy, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(store.Decide(t.Context(), op(stint.VerbPeek, key, policy, 1)))(t)
 	return d.Remaining
 }
 
@@ -62,7 +60,7 @@ func TestResets(t *testing.T) {
 					t.Errorf("%d remain in the store and %d locally, want 95 and 97", inner, local)
 				}
 				f.regain()
-				check(t, row.reset(f))
+				must.Do(t, row.reset(f))
 				if inner, local := remaining(t, f.inner, "k", spent), remaining(t, f.local, "k", spent); inner != 100 || local != 100 {
 					t.Errorf("%d remain in the store and %d locally, want 100", inner, local)
 				}
@@ -155,17 +153,14 @@ func TestResetDeadlines(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store, err := failover.New(slow{memstore.New(memstore.Config{}), row.takes}, failover.Config{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				store := must.Get(failover.New(slow{memstore.New(memstore.Config{}), row.takes}, failover.Config{}))(t)
 				t.Cleanup(store.Close)
 				ctx := t.Context()
 				if row.caller > 0 {
 					ctx = within(t, row.caller)
 				}
 				start := time.Now()
-				err = store.ResetAll(ctx, stint.Scope{Policy: "rule/a"})
+				err := store.ResetAll(ctx, stint.Scope{Policy: "rule/a"})
 				if !errors.Is(err, row.err) || err != nil && row.err == nil {
 					t.Errorf("got %v, want %v", err, row.err)
 				}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -40,20 +41,17 @@ func (s *counted) Decide(ctx context.Context, op stint.Op) (stint.Decision, erro
 func TestTakeIsForwarded(t *testing.T) {
 	const own = 7 * time.Second
 	named := func(name string) *stint.Policy {
-		policy := must(stint.NewPolicy(name, stint.FixedWindow(2, time.Hour)))(t)
+		policy := must.Get(stint.NewPolicy(name, stint.FixedWindow(2, time.Hour)))(t)
 		return policy
 	}
 	usual, slow := named("usual"), named("slow")
 	inner := &counted{Store: memstore.New(memstore.Config{}), policies: []*stint.Policy{usual, slow}}
-	store, err := failover.New(inner, failover.Config{
+	store := must.Get(failover.New(inner, failover.Config{
 		Timeout: time.Minute, Mode: failover.Closed,
 		ForPolicy: func(p *stint.Policy) (failover.PolicyOptions, bool) {
 			return failover.PolicyOptions{Mode: failover.Open, Timeout: own}, p == slow
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(store.Close)
 	for _, want := range []bool{true, true, false} {
 		if d, err := store.Take(t.Context(), usual, "k", 1); err != nil || d.Allowed != want {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/grpclimit"
+	"github.com/stint-go/stint/internal/must"
 )
 
 func TestClients(t *testing.T) {
@@ -58,11 +59,7 @@ func TestClients(t *testing.T) {
 
 func resolver(t testing.TB, config clientip.Config) *clientip.Resolver {
 	t.Helper()
-	clients, err := clientip.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return clients
+	return must.Get(clientip.New(config))(t)
 }
 
 // succeeds is a handler that does.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/grpclimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/storetest"
@@ -27,11 +28,7 @@ import (
 
 func newClient(t testing.TB, config grpclimit.ClientConfig) *grpclimit.Client {
 	t.Helper()
-	client, err := grpclimit.NewClient(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
+	return must.Get(grpclimit.NewClient(config))(t)
 }
 
 // bubbled makes a client whose limiter goes by the clock of the bubble. Its calls
@@ -60,10 +57,7 @@ func call(ctx context.Context, client *grpclimit.Client, method string, errs ...
 // refusal is an error that carries RetryInfo.
 func refusal(t testing.TB, code codes.Code, delay time.Duration) error {
 	t.Helper()
-	refused, err := status.New(code, "later").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(delay)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	refused := must.Get(status.New(code, "later").WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(delay)}))(t)
 	return refused.Err()
 }
 
@@ -105,9 +99,7 @@ func TestClientDoesNotWaitInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := bubbled(t, grpclimit.ClientConfig{MaxWait: 10 * time.Second}, stint.TokenBucket(1, stint.PerMinute(1)).Named("slow"))
 		start := time.Now()
-		if _, err := call(t.Context(), client, check); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(call(t.Context(), client, check))(t)
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		for _, ctx := range []context.Context{t.Context(), short} {

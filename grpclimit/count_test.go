@@ -15,6 +15,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/grpclimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 )
@@ -44,10 +45,7 @@ func TestCountByCode(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					store := memstore.New(memstore.Config{})
 					five := stint.SlidingWindowLog(5, time.Hour)
-					limiter, err := stint.New(store, "api", five)
-					if err != nil {
-						t.Fatal(err)
-					}
+					limiter := must.Get(stint.New(store, "api", five))(t)
 					var got []codes.Code
 					plain := grpclimit.Config{
 						Limiter: limiter, Key: func(context.Context, string) (string, error) { return "k", nil },
@@ -60,23 +58,11 @@ func TestCountByCode(t *testing.T) {
 					if rule.Count.Status = []int{test.status}; !counted {
 						rule.Count.Status = []int{418}
 					}
-					set, err := rules.Compile([]rules.Rule{rule}, rules.Options{})
-					if err != nil {
-						t.Fatal(err)
-					}
-					byRules, err := enforce.New(enforce.Config{Store: store, Set: set})
-					if err != nil {
-						t.Fatal(err)
-					}
+					set := must.Get(rules.Compile([]rules.Rule{rule}, rules.Options{}))(t)
+					byRules := must.Get(enforce.New(enforce.Config{Store: store, Set: set}))(t)
 					left := func() string {
-						d, err := limiter.Peek(t.Context(), "k")
-						if err != nil {
-							t.Fatal(err)
-						}
-						x, err := byRules.ExplainEach(t.Context(), &rules.Request{})
-						if err != nil {
-							t.Fatal(err)
-						}
+						d := must.Get(limiter.Peek(t.Context(), "k"))(t)
+						x := must.Get(byRules.ExplainEach(t.Context(), &rules.Request{}))(t)
 						return fmt.Sprint(d.Remaining, x.Rules[0].Each[0].Remaining)
 					}
 					for _, config := range []grpclimit.Config{plain, {Rules: byRules, Reserve: &stint.Hold{}}} {
@@ -107,10 +93,7 @@ func TestCountByCode(t *testing.T) {
 
 // A call that is denied only by what calls under way hold is told to come again in a second.
 func TestDenialByHeldCalls(t *testing.T) {
-	limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.SlidingWindowLog(1, time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(memstore.New(memstore.Config{}), "api", stint.SlidingWindowLog(1, time.Hour)))(t)
 	limits := newServer(t, grpclimit.Config{
 		Limiter: limiter, Key: func(context.Context, string) (string, error) { return "k", nil },
 		Count: func(code codes.Code) bool { return code == codes.Unauthenticated },

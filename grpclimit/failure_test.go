@@ -15,6 +15,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/grpclimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/storetest"
 )
@@ -107,10 +108,7 @@ func TestEndedCalls(t *testing.T) {
 
 // Whom a failure policy admits is told nothing about the limits.
 func TestDegraded(t *testing.T) {
-	store, err := failover.New(unavailable(), failover.Config{Mode: failover.Open})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(failover.New(unavailable(), failover.Config{Mode: failover.Open}))(t)
 	t.Cleanup(store.Close)
 	conn := serve(t, intercepted(newServer(t, grpclimit.Config{Limiter: limiterOn(t, store, burst())}))...)
 	for range 3 {

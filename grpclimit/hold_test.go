@@ -15,6 +15,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/grpclimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -54,9 +55,7 @@ func TestCallsHold(t *testing.T) {
 				left := func() string {
 					each := make([]stint.Outcome, 2)
 					op := stint.Op{Verb: stint.VerbPeek, Claim: stint.Claim{Key: "k", Policy: limiter.Policy(), Permits: 1}, Each: each}
-					if _, err := store.Decide(t.Context(), op); err != nil {
-						t.Fatal(err)
-					}
+					must.Get(store.Decide(t.Context(), op))(t)
 					return fmt.Sprint([]int64{each[0].Remaining, each[1].Remaining})
 				}
 				unary := func(handler grpc.UnaryHandler) (err error) {
@@ -77,9 +76,7 @@ func TestCallsHold(t *testing.T) {
 				if got := left(); got != test.left {
 					t.Errorf("after a unary call %s are left, want %s", got, test.left)
 				}
-				if err := limiter.Reset(t.Context(), "k"); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, limiter.Reset(t.Context(), "k"))
 				_ = stream(func(_ any, s grpc.ServerStream) error {
 					expectCode(t, unary(denied), codes.ResourceExhausted)
 					test.handler(s.Context())
@@ -108,10 +105,7 @@ func TestDenialByPlaces(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				limiter, err := stint.New(memstore.New(memstore.Config{}), "api", test.limits...)
-				if err != nil {
-					t.Fatal(err)
-				}
+				limiter := must.Get(stint.New(memstore.New(memstore.Config{}), "api", test.limits...))(t)
 				limits := newServer(t, grpclimit.Config{
 					Limiter: limiter, Reserve: &stint.Hold{TTL: time.Minute},
 					Key: func(context.Context, string) (string, error) { return "k", nil },
@@ -122,7 +116,7 @@ func TestDenialByPlaces(t *testing.T) {
 					_, err = limits.UnaryServerInterceptor()(ctx, nil, &grpc.UnaryServerInfo{FullMethod: "/a/b"}, handler)
 					return strings.Join(transport.trailer["retry-after"], ","), err
 				}
-				_, err = unary(func(context.Context, any) (any, error) {
+				must.Get(unary(func(context.Context, any) (any, error) {
 					said, err := unary(nil)
 					if retry, subject, _ := details(t, err); retry != test.want || subject != test.subject {
 						t.Errorf("RetryInfo %v of %q, want %v of %q", retry, subject, test.want, test.subject)
@@ -131,10 +125,7 @@ func TestDenialByPlaces(t *testing.T) {
 						t.Errorf("retry-after %q, want %q", said, want)
 					}
 					return nil, nil
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				}))(t)
 			})
 		})
 	}
@@ -154,10 +145,7 @@ func (s *transportStream) SetTrailer(md metadata.MD) error {
 }
 
 func TestConfigOfHolds(t *testing.T) {
-	places, err := stint.New(memstore.New(memstore.Config{}), "api", stint.Concurrency(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	places := must.Get(stint.New(memstore.New(memstore.Config{}), "api", stint.Concurrency(1)))(t)
 	for want, config := range map[string]grpclimit.Config{
 		"Reserve is":    {Limiter: places},
 		"Reserve.ID is": {Limiter: places, Reserve: &stint.Hold{ID: "one"}},

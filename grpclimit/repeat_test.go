@@ -13,6 +13,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/grpclimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/storetest"
 )
@@ -65,10 +66,7 @@ func TestServerRepeatsCommits(t *testing.T) {
 				}
 				time.AfterFunc(lasts, func() { store.Inject(nil) })
 				err = limits.Drain(t.Context())
-				d, fault := limiter.Peek(t.Context(), "k")
-				if fault != nil {
-					t.Fatal(fault)
-				}
+				d := must.Get(limiter.Peek(t.Context(), "k"))(t)
 				if lost := name == "too long"; lost != (err != nil) || lost != (d.Remaining == 1000) || !lost && d.Remaining != 930 {
 					t.Errorf("%s outage: %d are left: %v", name, d.Remaining, err)
 				}

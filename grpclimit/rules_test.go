@@ -22,21 +22,15 @@ import (
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/grpclimit"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 )
 
 func enforced(t testing.TB, store stint.Store, list ...rules.Rule) *enforce.Limiter {
 	t.Helper()
-	set, err := rules.Compile(list, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	limiter, err := enforce.New(enforce.Config{Store: store, Set: set})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return limiter
+	set := must.Get(rules.Compile(list, rules.Options{}))(t)
+	return must.Get(enforce.New(enforce.Config{Store: store, Set: set}))(t)
 }
 
 // standing enforces rules in memory where time stands still.
@@ -47,11 +41,7 @@ func standing(t testing.TB, list ...rules.Rule) *enforce.Limiter {
 
 func newRules(t testing.TB, config grpclimit.Config) *grpclimit.Server {
 	t.Helper()
-	server, err := grpclimit.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return server
+	return must.Get(grpclimit.New(config))(t)
 }
 
 // bursts is a rule of the limit "burst".
@@ -95,10 +85,7 @@ func TestRules(t *testing.T) {
 	if err := say(t, stream, ""); err != nil {
 		t.Errorf("a call of another service: %v", err)
 	}
-	header, err := stream.Header()
-	if err != nil {
-		t.Fatal(err)
-	}
+	header := must.Get(stream.Header())(t)
 	expectMetadata(t, header, "", "", "", "")
 }
 
@@ -157,10 +144,7 @@ func TestRulesBan(t *testing.T) {
 func TestRulesFailures(t *testing.T) {
 	costly := bursts("costly", "", rules.Global)
 	costly.Cost.Header = "cost"
-	unambiguous, err := enforce.New(enforce.Config{Store: unavailable(), RejectAmbiguousPaths: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	unambiguous := must.Get(enforce.New(enforce.Config{Store: unavailable(), RejectAmbiguousPaths: true}))(t)
 	for name, test := range map[string]struct {
 		config grpclimit.Config
 		cost   string
@@ -204,9 +188,7 @@ func TestRulesTapAndInterceptors(t *testing.T) {
 	header, _, err := invoke(bounded(t), conn)
 	expectCode(t, err, codes.OK)
 	expectMetadata(t, header, "2", "1", "1790000001", "")
-	if err := say(t, openEcho(bounded(t), t, conn), ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, say(t, openEcho(bounded(t), t, conn), ""))
 	mu.Lock()
 	defer mu.Unlock()
 	if want := []string{check + " by health", echo + " by "}; !slices.Equal(told, want) {
@@ -282,9 +264,7 @@ func TestRulesLateTurns(t *testing.T) {
 func TestRulesOfMessages(t *testing.T) {
 	limits := newRules(t, grpclimit.Config{Rules: standing(t, bursts("echo", echo, rules.Global)), Messages: true})
 	stream := openEcho(bounded(t), t, serve(t, intercepted(limits)...))
-	if err := say(t, stream, ""); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, say(t, stream, ""))
 	expectRule(t, say(t, stream, ""), "echo")
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/grpclimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/storetest"
 )
@@ -40,20 +41,12 @@ func newLimiter(t testing.TB, limits ...stint.Limit) *stint.Limiter {
 
 func limiterOn(t testing.TB, store stint.Store, limits ...stint.Limit) *stint.Limiter {
 	t.Helper()
-	limiter, err := stint.New(store, "test", limits...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return limiter
+	return must.Get(stint.New(store, "test", limits...))(t)
 }
 
 func newServer(t testing.TB, config grpclimit.Config) *grpclimit.Server {
 	t.Helper()
-	server, err := grpclimit.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return server
+	return must.Get(grpclimit.New(config))(t)
 }
 
 // intercepted are the options of a server with both interceptors.
@@ -99,10 +92,7 @@ func serve(t testing.TB, options ...grpc.ServerOption) *grpc.ClientConn {
 
 func serveEcho(t testing.TB, desc *grpc.ServiceDesc, options ...grpc.ServerOption) *grpc.ClientConn {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0"))(t)
 	server := grpc.NewServer(options...)
 	healthpb.RegisterHealthServer(server, health.NewServer())
 	server.RegisterService(desc, nil)
@@ -120,10 +110,7 @@ func serveEcho(t testing.TB, desc *grpc.ServiceDesc, options ...grpc.ServerOptio
 func connect(t testing.TB, address string, options ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	options = append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	conn, err := grpc.NewClient(address, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(grpc.NewClient(address, options...))(t)
 	t.Cleanup(func() {
 		if err := conn.Close(); err != nil {
 			t.Error(err)
@@ -247,23 +234,17 @@ func TestRetryInfoIsNeverTooEarly(t *testing.T) {
 
 // The deciding limit is the one that is named.
 func TestSeveralLimits(t *testing.T) {
-	policy, err := stint.NewPolicy("api", stint.FixedWindow(100, time.Hour).Named("hour"), burst())
-	if err != nil {
-		t.Fatal(err)
-	}
-	limiter, err := stint.NewLimiter(stint.Config{
+	policy := must.Get(stint.NewPolicy("api", stint.FixedWindow(100, time.Hour).Named("hour"), burst()))(t)
+	limiter := must.Get(stint.NewLimiter(stint.Config{
 		Store:  memstore.New(memstore.Config{Now: at.Time}),
 		Policy: policy,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	conn := serve(t, intercepted(newServer(t, grpclimit.Config{Limiter: limiter}))...)
 	for range 2 {
 		_, _, err := invoke(bounded(t), conn)
 		expectCode(t, err, codes.OK)
 	}
-	_, _, err = invoke(bounded(t), conn)
+	_, _, err := invoke(bounded(t), conn)
 	if _, subject, _ := details(t, err); subject != "limit:api/burst" {
 		t.Errorf("QuotaFailure of %q", subject)
 	}

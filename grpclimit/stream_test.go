@@ -13,36 +13,28 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/grpclimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 )
 
 // watch starts a stream of the health service and receives its first message.
 func watch(ctx context.Context, t *testing.T, conn *grpc.ClientConn) (grpc.ClientStream, error) {
 	t.Helper()
-	stream, err := healthpb.NewHealthClient(conn).Watch(ctx, &healthpb.HealthCheckRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = stream.Recv()
+	stream := must.Get(healthpb.NewHealthClient(conn).Watch(ctx, &healthpb.HealthCheckRequest{}))(t)
+	_, err := stream.Recv()
 	return stream, err
 }
 
 // openEcho starts a stream of the echo service.
 func openEcho(ctx context.Context, t *testing.T, conn *grpc.ClientConn) grpc.ClientStream {
 	t.Helper()
-	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, echo)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return stream
+	return must.Get(conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, echo))(t)
 }
 
 // say sends a message and receives the answer, or what the stream ended with.
 func say(t *testing.T, stream grpc.ClientStream, service string) error {
 	t.Helper()
-	if err := stream.SendMsg(&healthpb.HealthCheckRequest{Service: service}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, stream.SendMsg(&healthpb.HealthCheckRequest{Service: service}))
 	return stream.RecvMsg(&healthpb.HealthCheckResponse{})
 }
 
@@ -51,19 +43,12 @@ func TestStream(t *testing.T) {
 	conn := serve(t, intercepted(newServer(t, grpclimit.Config{Limiter: newLimiter(t, burst())}))...)
 	stream := openEcho(bounded(t), t, conn)
 	for range 10 {
-		if err := say(t, stream, ""); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, say(t, stream, ""))
 	}
-	header, err := stream.Header()
-	if err != nil {
-		t.Fatal(err)
-	}
+	header := must.Get(stream.Header())(t)
 	expectMetadata(t, header, "2", "1", "1790000001", "")
 
-	if _, err := watch(bounded(t), t, conn); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(watch(bounded(t), t, conn))(t)
 	denied, err := watch(bounded(t), t, conn)
 	expectDenial(t, err)
 	expectMetadata(t, denied.Trailer(), "2", "0", "1790000001", "1")
@@ -80,9 +65,7 @@ func TestMessages(t *testing.T) {
 			})
 			conn := serveEcho(t, echoing(deaf), intercepted(limits)...)
 			stream := openEcho(bounded(t), t, conn)
-			if err := say(t, stream, ""); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, say(t, stream, ""))
 			expectDenial(t, say(t, stream, ""))
 			expectMetadata(t, stream.Trailer(), "2", "0", "1790000001", "1")
 		})
@@ -105,9 +88,7 @@ func TestCostOfMessages(t *testing.T) {
 	}))...)
 	stream := openEcho(bounded(t), t, conn)
 	for _, service := range []string{"123", "", "12345"} {
-		if err := say(t, stream, service); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, say(t, stream, service))
 	}
 	if d, err := limiter.Peek(t.Context(), echo); err != nil || d.Remaining != 42 {
 		t.Errorf("%d permits remain, want 42 (%v)", d.Remaining, err)
@@ -121,9 +102,7 @@ func TestHeldUntilTheTurn(t *testing.T) {
 	conn := serve(t, intercepted(newServer(t, grpclimit.Config{Limiter: limiter}))...)
 	start := time.Now()
 	for range 3 {
-		if _, _, err := invoke(bounded(t), conn); err != nil {
-			t.Fatal(err)
-		}
+		must.Two(invoke(bounded(t), conn))(t)
 	}
 	if took := time.Since(start); took < 2*gap {
 		t.Errorf("three calls took %v, less than two turns", took)

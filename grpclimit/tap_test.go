@@ -12,6 +12,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/grpclimit"
+	"github.com/stint-go/stint/internal/must"
 )
 
 // counted counts the unary calls that get past the tap handle.
@@ -69,9 +70,7 @@ func TestTapAndInterceptors(t *testing.T) {
 	header, _, err := invoke(bounded(t), conn)
 	expectCode(t, err, codes.OK)
 	expectMetadata(t, header, "10", "9", "1790002800", "")
-	if _, err := watch(bounded(t), t, conn); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(watch(bounded(t), t, conn))(t)
 	if d, err := limiter.Peek(t.Context(), "k"); err != nil || d.Remaining != 8 {
 		t.Errorf("%d permits remain, want 8 (%v)", d.Remaining, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 )
@@ -96,25 +97,16 @@ type leaveKey struct{}
 func TestFailedLogins(t *testing.T) {
 	plain := func(t *testing.T, store stint.Store) httplimit.Config {
 		t.Helper()
-		limiter, err := stint.New(store, "login", stint.SlidingWindowLog(5, 15*time.Minute))
-		if err != nil {
-			t.Fatal(err)
-		}
+		limiter := must.Get(stint.New(store, "login", stint.SlidingWindowLog(5, 15*time.Minute)))(t)
 		return httplimit.Config{Limiter: limiter, Count: func(status int) bool { return status == 401 }}
 	}
 	byRules := func(t *testing.T, store stint.Store) httplimit.Config {
 		t.Helper()
-		set, err := rules.Compile([]rules.Rule{{
+		set := must.Get(rules.Compile([]rules.Rule{{
 			ID: "login", Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.SlidingWindowLog(5, 15*time.Minute)},
 			Count: rules.Count{Status: []int{401}},
-		}}, rules.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		limiter, err := enforce.New(enforce.Config{Store: store, Set: set})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}}, rules.Options{}))(t)
+		limiter := must.Get(enforce.New(enforce.Config{Store: store, Set: set}))(t)
 		return httplimit.Config{Rules: limiter, Reserve: &stint.Hold{}}
 	}
 	for name, config := range map[string]func(*testing.T, stint.Store) httplimit.Config{"plain": plain, "by rules": byRules} {
@@ -165,18 +157,12 @@ func TestCountRefused(t *testing.T) {
 		"Count: limit 0: CountDenied is true; allowed: false":              stint.SlidingWindowLog(5, time.Second).CountingDenied(),
 		"Count: limit 0: lease is 2; allowed: none":                        stint.FixedWindow(5, time.Second).WithLease(2),
 	} {
-		limiter, err := stint.New(memstore.New(memstore.Config{}), "a", limit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		limiter := must.Get(stint.New(memstore.New(memstore.Config{}), "a", limit))(t)
 		if _, err := httplimit.New(httplimit.Config{Limiter: limiter, Count: all}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(enforce.New(enforce.Config{Store: memstore.New(memstore.Config{})}))(t)
 	const want = `Count is "set"; allowed: nil with rules`
 	if _, err := httplimit.New(httplimit.Config{Rules: limiter, Count: all}); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)

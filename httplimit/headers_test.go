@@ -13,16 +13,13 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 )
 
 func policy(t testing.TB, limits ...stint.Limit) *stint.Policy {
 	t.Helper()
-	p, err := stint.NewPolicy("", limits...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return must.Get(stint.NewPolicy("", limits...))(t)
 }
 
 func write(t testing.TB, fields httplimit.Fields, d stint.Decision, each []stint.Outcome, limits ...stint.Limit) http.Header {
@@ -276,11 +273,8 @@ func TestIgnoredForwarded(t *testing.T) {
 
 // A limit on denials beside others is told of while it denies, and says what it counts.
 func TestHeadersOfDenials(t *testing.T) {
-	policy, err := stint.NewPolicy("", stint.FixedWindow(2, 10*time.Minute).FromFirst().OfDenials().Named("block"),
-		stint.FixedWindow(1, time.Hour).Named("hour"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	policy := must.Get(stint.NewPolicy("", stint.FixedWindow(2, 10*time.Minute).FromFirst().OfDenials().Named("block"),
+		stint.FixedWindow(1, time.Hour).Named("hour")))(t)
 	store := memstore.New(memstore.Config{Now: func() time.Time { return time.Unix(3600, 0) }})
 	for i, want := range []string{
 		`"hour";r=0;t=3600`, `"hour";r=0;t=3600`, `"block";r=0;t=600, "hour";r=0;t=3600`, `"block";r=0;t=600, "hour";r=0;t=3600`,

@@ -15,6 +15,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/storetest"
@@ -24,10 +25,7 @@ import (
 func newHolding(t *testing.T, next http.Handler, hold stint.Hold, limits ...stint.Limit) (http.Handler, func() []int64) {
 	t.Helper()
 	store := memstore.New(memstore.Config{Now: still})
-	limiter, err := stint.New(store, "api", limits...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(store, "api", limits...))(t)
 	key := func(*http.Request) (string, error) { return "k", nil }
 	cost := func(r *http.Request) (int64, error) {
 		if r.URL.Path == "/health" {
@@ -42,9 +40,7 @@ func newHolding(t *testing.T, next http.Handler, hold stint.Hold, limits ...stin
 	return h, func() (left []int64) {
 		each := make([]stint.Outcome, len(limits))
 		op := stint.Op{Verb: stint.VerbPeek, Claim: stint.Claim{Key: "k", Policy: limiter.Policy(), Permits: 1}, Each: each}
-		if _, err := store.Decide(t.Context(), op); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(store.Decide(t.Context(), op))(t)
 		for i := range each {
 			left = append(left, each[i].Remaining)
 		}
@@ -142,10 +138,7 @@ func TestMiddlewareOfAClientThatLeaves(t *testing.T) {
 			lost := call.Ops[0].Verb == stint.VerbReserve
 			return storetest.Fault{Block: lost, After: lost}
 		})
-		limiter, err := stint.New(store, "api", stint.Concurrency(1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		limiter := must.Get(stint.New(store, "api", stint.Concurrency(1)))(t)
 		key := func(*http.Request) (string, error) { return "k", nil }
 		h := wrap(t, httplimit.Config{Limiter: limiter, Key: key, Reserve: &stint.Hold{TTL: time.Hour}}, http.NotFoundHandler())
 		ctx, leave := context.WithCancel(t.Context())
@@ -163,17 +156,11 @@ func TestMiddlewareOfAClientThatLeaves(t *testing.T) {
 // Retry-After heeds a request's other limits, also where no other field is asked for.
 func TestRetryAfterAloneOfPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		limiter, err := stint.New(memstore.New(memstore.Config{}), "api",
-			stint.FixedWindow(1, 20*time.Second), stint.Concurrency(1).WithCost(1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		limits, err := httplimit.New(httplimit.Config{
+		limiter := must.Get(stint.New(memstore.New(memstore.Config{}), "api",
+			stint.FixedWindow(1, 20*time.Second), stint.Concurrency(1).WithCost(1)))(t)
+		limits := must.Get(httplimit.New(httplimit.Config{
 			Limiter: limiter, Reserve: &stint.Hold{TTL: 30 * time.Second}, Fields: httplimit.RetryAfter,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		running := limits.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			denied := get(r.Context(), limits.Wrap(http.NotFoundHandler()), "/")
 			if got := denied.Header().Get("Retry-After"); got != "20" {
@@ -186,17 +173,11 @@ func TestRetryAfterAloneOfPlaces(t *testing.T) {
 
 // WriteHeaders, too, tells who lacks a place to come again in a second, wherever the limit is among others.
 func TestWriteHeadersOfPlaces(t *testing.T) {
-	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "api",
-		stint.FixedWindow(100, 24*time.Hour).Named("tokens"), stint.Concurrency(1).WithCost(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(memstore.New(memstore.Config{Now: still}), "api",
+		stint.FixedWindow(100, 24*time.Hour).Named("tokens"), stint.Concurrency(1).WithCost(1)))(t)
 	each := make([]stint.Outcome, 2)
 	for _, want := range []string{"", "1"} {
-		_, d, err := limiter.Reserve(t.Context(), "k", 10, stint.Hold{TTL: 30 * time.Second, Each: each})
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, d := must.Two(limiter.Reserve(t.Context(), "k", 10, stint.Hold{TTL: 30 * time.Second, Each: each}))(t)
 		for _, each := range [][]stint.Outcome{nil, each} {
 			header := http.Header{}
 			httplimit.WriteHeaders(header, limiter.Policy(), d, each...)
@@ -211,10 +192,7 @@ func TestWriteHeadersOfPlaces(t *testing.T) {
 }
 
 func TestMiddlewareRefusesHolds(t *testing.T) {
-	places, err := stint.New(memstore.New(memstore.Config{Now: still}), "api", stint.Concurrency(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	places := must.Get(stint.New(memstore.New(memstore.Config{Now: still}), "api", stint.Concurrency(1)))(t)
 	for want, config := range map[string]httplimit.Config{
 		"Reserve":    {Limiter: places},
 		"Reserve.ID": {Limiter: places, Reserve: &stint.Hold{ID: "one"}},
@@ -233,21 +211,12 @@ func TestMiddlewareRefusesHolds(t *testing.T) {
 
 // By rules, a handler says the cost that its request could name.
 func TestRulesMiddlewareHolds(t *testing.T) {
-	set, err := rules.Compile([]rules.Rule{{
+	set := must.Get(rules.Compile([]rules.Rule{{
 		ID: "llm", Scope: []string{rules.Global}, Costs: []rules.Cost{{}, {Attribute: "tokens", Permits: 100}},
 		Limits: []stint.Limit{stint.Concurrency(1).Named("places"), stint.FixedWindow(160, 24*time.Hour).Named("tokens")},
-	}}, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: still}), Set: set})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := httplimit.New(httplimit.Config{Rules: limiter, Reserve: &stint.Hold{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}, rules.Options{}))(t)
+	limiter := must.Get(enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: still}), Set: set}))(t)
+	m := must.Get(httplimit.New(httplimit.Config{Rules: limiter, Reserve: &stint.Hold{}}))(t)
 	var handler http.Handler
 	depth := 0
 	handler = m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

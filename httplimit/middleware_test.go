@@ -17,6 +17,7 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -30,11 +31,7 @@ func limiter(t testing.TB, limits ...stint.Limit) *stint.Limiter {
 
 func limiterOn(t testing.TB, store stint.Store, limits ...stint.Limit) *stint.Limiter {
 	t.Helper()
-	l, err := stint.New(store, "test", limits...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return must.Get(stint.New(store, "test", limits...))(t)
 }
 
 // hello is a handler that says so.
@@ -42,10 +39,7 @@ var hello = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _
 
 func wrap(t testing.TB, config httplimit.Config, next http.Handler) http.Handler {
 	t.Helper()
-	m, err := httplimit.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(httplimit.New(config))(t)
 	return m.Wrap(next)
 }
 
@@ -394,11 +388,8 @@ func TestMiddlewareHolds(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	clients, err := clientip.New(clientip.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = httplimit.New(httplimit.Config{
+	clients := must.Get(clientip.New(clientip.Config{}))(t)
+	_, err := httplimit.New(httplimit.Config{
 		Key: func(*http.Request) (string, error) { return "k", nil }, Clients: clients, Fields: 1 << 5,
 	})
 	for _, param := range []string{"Limiter is", "Clients is", "Fields is 32"} {

@@ -13,6 +13,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/storetest"
@@ -77,20 +78,14 @@ func newRepeated(t *testing.T, byRules bool, store stint.Store) (m *repeated) {
 		if fault != nil {
 			t.Fatal(fault)
 		}
-		limiter, fault := enforce.New(enforce.Config{Store: store, Set: set})
-		if fault != nil {
-			t.Fatal(fault)
-		}
+		limiter := must.Get(enforce.New(enforce.Config{Store: store, Set: set}))(t)
 		m.limits, err = httplimit.New(httplimit.Config{
 			Rules: limiter, Reserve: hold, Failed: m.failed(t),
 			Describe: func(_ *http.Request, r *rules.Request) error { r.User = "k"; return nil },
 			Decided:  func(_ *http.Request, v *enforce.Verdict) { claim.Key, claim.Policy = v.Claim.Key, v.Claim.Policy },
 		})
 	} else {
-		limiter, fault := stint.New(store, "api", day)
-		if fault != nil {
-			t.Fatal(fault)
-		}
+		limiter := must.Get(stint.New(store, "api", day))(t)
 		claim.Policy = limiter.Policy()
 		m.limits, err = httplimit.New(httplimit.Config{
 			Limiter: limiter, Reserve: hold, Failed: m.failed(t),
@@ -102,10 +97,7 @@ func newRepeated(t *testing.T, byRules bool, store stint.Store) (m *repeated) {
 		t.Fatal(err)
 	}
 	m.left = func() int64 {
-		d, err := store.Decide(t.Context(), stint.Op{Verb: stint.VerbPeek, Claim: claim})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(store.Decide(t.Context(), stint.Op{Verb: stint.VerbPeek, Claim: claim}))(t)
 		return d.Remaining
 	}
 	return m

@@ -18,26 +18,19 @@ import (
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 )
 
 func setOf(t testing.TB, list ...rules.Rule) *rules.Set {
 	t.Helper()
-	set, err := rules.Compile(list, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return set
+	return must.Get(rules.Compile(list, rules.Options{}))(t)
 }
 
 func enforced(t testing.TB, store stint.Store, list ...rules.Rule) *enforce.Limiter {
 	t.Helper()
-	l, err := enforce.New(enforce.Config{Store: store, Set: setOf(t, list...)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	return must.Get(enforce.New(enforce.Config{Store: store, Set: setOf(t, list...)}))(t)
 }
 
 // standing enforces rules in memory where time stands still.
@@ -48,10 +41,7 @@ func standing(t testing.TB, list ...rules.Rule) *enforce.Limiter {
 
 func wrapRules(t testing.TB, config httplimit.Config, next http.Handler) http.Handler {
 	t.Helper()
-	m, err := httplimit.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(httplimit.New(config))(t)
 	return m.Wrap(next)
 }
 
@@ -278,12 +268,9 @@ func TestRulesOfAmbiguousPaths(t *testing.T) {
 	login := perMinute("login", 1, rules.Global)
 	login.Match.Paths = []string{"/login"}
 	for _, reject := range []bool{false, true} {
-		limiter, err := enforce.New(enforce.Config{
+		limiter := must.Get(enforce.New(enforce.Config{
 			Store: memstore.New(memstore.Config{Now: still}), Set: setOf(t, login), RejectAmbiguousPaths: reject,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		h := wrapRules(t, httplimit.Config{Rules: limiter}, hello)
 		if w := send(h, asks(t, http.MethodGet, "/%6cogin/?next=//x")); w.Code != http.StatusOK {
 			t.Errorf("an ordinary path: %d", w.Code)
@@ -433,10 +420,7 @@ func TestNewRulesRefuses(t *testing.T) {
 
 // Begin writes an answer only to a denied request.
 func TestBegin(t *testing.T) {
-	m, err := httplimit.New(httplimit.Config{Rules: standing(t, perMinute("r", 1, rules.Global))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(httplimit.New(httplimit.Config{Rules: standing(t, perMinute("r", 1, rules.Global))}))(t)
 	for _, admitted := range []bool{true, false} {
 		w := httptest.NewRecorder()
 		_, end, got := m.Begin(w, asks(t, http.MethodGet, "/"))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 )
@@ -71,9 +72,7 @@ func TestTransportRulesLateTurns(t *testing.T) {
 				rule.MaxWait = time.Minute
 			}
 			tr := transport(t, httplimit.TransportConfig{Rules: enforced(t, memstore.New(memstore.Config{}), rule), Base: base(fine)})
-			if err := call(t.Context(), t, tr, "http://a.example/"); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, call(t.Context(), t, tr, "http://a.example/"))
 			start := time.Now()
 			for range 3 {
 				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)

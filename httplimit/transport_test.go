@@ -16,6 +16,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -50,19 +51,12 @@ func once(first *http.Response) base {
 
 func transport(t testing.TB, config httplimit.TransportConfig) *httplimit.Transport {
 	t.Helper()
-	tr, err := httplimit.NewTransport(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tr
+	return must.Get(httplimit.NewTransport(config))(t)
 }
 
 func call(ctx context.Context, t testing.TB, tr http.RoundTripper, url string) error {
 	t.Helper()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, url, nil))(t)
 	response, err := tr.RoundTrip(r)
 	if err == nil {
 		_ = response.Body.Close()
@@ -118,9 +112,7 @@ func TestTransportHeedsServers(t *testing.T) {
 				}
 				tr := transport(t, httplimit.TransportConfig{MaxWait: 48 * time.Hour, Base: once(answers(test.status, test.fields...))})
 				for range 2 {
-					if err := call(t.Context(), t, tr, "http://a.example/"); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, call(t.Context(), t, tr, "http://a.example/"))
 				}
 				if got := time.Since(time.Unix(bubbleStart, 0)); got != test.want {
 					t.Errorf("the second call was made after %v, want %v", got, test.want)
@@ -213,9 +205,7 @@ func TestTransportDeadlines(t *testing.T) {
 				config.Limiter = limiterOn(t, memstore.New(memstore.Config{}), stint.TokenBucket(1, stint.PerMinute(1)))
 			}
 			tr := transport(t, config)
-			if err := call(t.Context(), t, tr, "http://a.example/"); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, call(t.Context(), t, tr, "http://a.example/"))
 			start := time.Now()
 			ctx, cancel := context.WithTimeout(t.Context(), 59*time.Second)
 			defer cancel()
@@ -255,9 +245,7 @@ func TestTransportServerBeforeLimiter(t *testing.T) {
 			}
 			return answers(200), nil
 		})})
-		if _, err := limiter.Allow(t.Context(), "a.example"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(limiter.Allow(t.Context(), "a.example"))(t)
 		var calls sync.WaitGroup
 		calls.Go(func() { _ = call(t.Context(), t, tr, "http://a.example/") })
 		synctest.Wait()
@@ -317,9 +305,7 @@ func TestTransportTurns(t *testing.T) {
 				Limiter: limiterOn(t, memstore.New(memstore.Config{}), stint.LeakyBucket(2, stint.PerSecond(1))), Refuse: refuse, Base: base(fine),
 			})
 			for range 2 {
-				if err := call(t.Context(), t, tr, "http://a.example/"); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, call(t.Context(), t, tr, "http://a.example/"))
 			}
 			if got := time.Since(start); got != time.Second {
 				t.Errorf("refuse %v: the second call at %v, want 1s", refuse, got)
@@ -334,9 +320,7 @@ func TestTransportLateTurns(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			limiter := limiterOn(t, memstore.New(memstore.Config{}), stint.LeakyBucket(5, stint.Every(2*time.Second)))
 			tr := transport(t, httplimit.TransportConfig{Limiter: limiter, Refuse: refuse, Base: base(fine)})
-			if err := call(t.Context(), t, tr, "http://a.example/"); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, call(t.Context(), t, tr, "http://a.example/"))
 			start := time.Now()
 			for range 3 {
 				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -373,9 +357,7 @@ func TestTransportMaxPause(t *testing.T) {
 			}),
 		})
 		for wait, want := range map[string]time.Duration{"20": 20 * time.Second, "99": 30 * time.Second} {
-			if err := call(t.Context(), t, tr, "http://"+wait+".example/?wait="+wait); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, call(t.Context(), t, tr, "http://"+wait+".example/?wait="+wait))
 			var refused *httplimit.RefusedError
 			if err := call(t.Context(), t, tr, "http://"+wait+".example/"); !errors.As(err, &refused) || refused.RetryAfter != want {
 				t.Errorf("asked for %s s: %v, want %v", wait, err, want)
@@ -394,9 +376,7 @@ func TestTransportMaxWait(t *testing.T) {
 		} {
 			config.MaxWait = 10 * time.Second
 			tr := transport(t, config)
-			if err := call(t.Context(), t, tr, "http://a.example/"); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, call(t.Context(), t, tr, "http://a.example/"))
 			start := time.Now()
 			var refused *httplimit.RefusedError
 			err := call(t.Context(), t, tr, "http://a.example/")
@@ -430,9 +410,7 @@ func TestTransportCost(t *testing.T) {
 		},
 		Base: once(answers(429, "Retry-After: 7")),
 	})
-	if err := call(t.Context(), t, tr, "http://a.example/?key=paused&cost=x"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, call(t.Context(), t, tr, "http://a.example/?key=paused&cost=x"))
 	for _, test := range []struct {
 		query           string
 		refused, server bool
@@ -487,10 +465,7 @@ func TestTransportSendsOnce(t *testing.T) {
 	defer client.CloseIdleConnections()
 	for attempt := range 2 {
 		body := &closing{Reader: strings.NewReader("body")}
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, body))(t)
 		response, err := client.Do(r)
 		if attempt == 0 {
 			if err != nil {

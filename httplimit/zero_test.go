@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/must"
 )
 
 // A limiter that is the zero value is refused when the middleware is made, and by a request that gets one.
@@ -17,13 +18,10 @@ func TestZeroLimiter(t *testing.T) {
 		t.Errorf("error %v, want %s", err, want)
 	}
 	var failed error
-	m, err := httplimit.New(httplimit.Config{
+	m := must.Get(httplimit.New(httplimit.Config{
 		LimiterOf: func(*http.Request) (*stint.Limiter, error) { return new(stint.Limiter), nil },
 		Failed:    func(_ *http.Request, err error) { failed = err },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	w := httptest.NewRecorder()
 	m.Wrap(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
 	if w.Code != http.StatusServiceUnavailable || !errors.Is(failed, stint.ErrUnavailable) {

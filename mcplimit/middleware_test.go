@@ -16,6 +16,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/mcplimit"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
@@ -34,20 +35,12 @@ func newLimiter(t *testing.T, limits ...stint.Limit) *stint.Limiter {
 
 func limiterOn(t *testing.T, store stint.Store, limits ...stint.Limit) *stint.Limiter {
 	t.Helper()
-	limiter, err := stint.New(store, "test", limits...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return limiter
+	return must.Get(stint.New(store, "test", limits...))(t)
 }
 
 func newLimits(t *testing.T, config mcplimit.Config) *mcplimit.Middleware {
 	t.Helper()
-	limits, err := mcplimit.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return limits
+	return must.Get(mcplimit.New(config))(t)
 }
 
 // named is a connection with a session's ID, as those of HTTP have.
@@ -91,13 +84,8 @@ func connect(t *testing.T, limits *mcplimit.Middleware, user, session, client st
 	}
 	server.AddReceivingMiddleware(as(user), limits.Wrap)
 	here, there := mcp.NewInMemoryTransports()
-	if _, err := server.Connect(t.Context(), named{there, session}, nil); err != nil {
-		t.Fatal(err)
-	}
-	connected, err := mcp.NewClient(&mcp.Implementation{Name: client}, nil).Connect(t.Context(), here, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(server.Connect(t.Context(), named{there, session}, nil))(t)
+	connected := must.Get(mcp.NewClient(&mcp.Implementation{Name: client}, nil).Connect(t.Context(), here, nil))(t)
 	t.Cleanup(func() {
 		if err := connected.Close(); err != nil {
 			t.Error(err)
@@ -109,10 +97,7 @@ func connect(t *testing.T, limits *mcplimit.Middleware, user, session, client st
 // told is what a model is told by a tool, and after how many microseconds it may come again.
 func told(t *testing.T, session *mcp.ClientSession, tool string) string {
 	t.Helper()
-	result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool})
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := must.Get(session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool}))(t)
 	return textOf(t, result)
 }
 
@@ -179,10 +164,7 @@ func TestDefaults(t *testing.T) {
 	limiter := newLimiter(t, stint.FixedWindow(100, time.Hour))
 	limits := newLimits(t, mcplimit.Config{Limiter: limiter})
 	left := func(key string) int64 {
-		d, err := limiter.Peek(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(limiter.Peek(t.Context(), key))(t)
 		return d.Remaining
 	}
 	first := connect(t, limits, "ann", "s1", "client")
@@ -203,9 +185,7 @@ func TestDefaults(t *testing.T) {
 func TestFree(t *testing.T) {
 	limits := newLimits(t, mcplimit.Config{Limiter: newLimiter(t, stint.TokenBucket(1, stint.PerHour(1)))})
 	for method, want := range map[string]bool{"ping": true, "notifications/initialized": true, "resources/read": false} {
-		if _, err := call(t.Context(), limits, nothing); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(call(t.Context(), limits, nothing))(t)
 		reached := false
 		_, err := limits.Wrap(func(context.Context, string, mcp.Request) (mcp.Result, error) {
 			reached = true
@@ -219,15 +199,8 @@ func TestFree(t *testing.T) {
 
 func byRules(t *testing.T, list ...rules.Rule) *enforce.Limiter {
 	t.Helper()
-	set, err := rules.Compile(list, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: at.Time}), Set: set})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return limiter
+	set := must.Get(rules.Compile(list, rules.Options{}))(t)
+	return must.Get(enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: at.Time}), Set: set}))(t)
 }
 
 // Rules count by tool, by session and by user.
@@ -315,10 +288,7 @@ func TestToolsHold(t *testing.T) {
 						test.run(ctx)
 					})
 				}()
-				alone, err := limiter.With(tokens)
-				if err != nil {
-					t.Fatal(err)
-				}
+				alone := must.Get(limiter.With(tokens))(t)
 				if d, err := alone.Peek(t.Context(), "unknown"); err != nil || d.Remaining != test.left {
 					t.Errorf("%d are left (%v), want %d", d.Remaining, err, test.left)
 				}
@@ -335,15 +305,12 @@ func TestDenialByPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter := limiterOn(t, memstore.New(memstore.Config{}), stint.FixedWindow(1, 30*time.Second), stint.Concurrency(1).Named("places").WithCost(1))
 		limits := newLimits(t, mcplimit.Config{Limiter: limiter, Reserve: &stint.Hold{TTL: time.Hour}})
-		_, err := call(t.Context(), limits, func(ctx context.Context) {
+		must.Get(call(t.Context(), limits, func(ctx context.Context) {
 			result, err := call(ctx, limits, nothing)
 			if err != nil || result.GetMeta()["retryAfterMicros"] != int64(30_000_000) {
 				t.Errorf("a second call is told %v, %v", result, err)
 			}
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 	})
 }
 
@@ -359,13 +326,10 @@ func TestDrain(t *testing.T) {
 				told = append(told, fmt.Errorf("%s: %w", c.Tool, err))
 			},
 		})
-		_, err := call(t.Context(), limits, func(ctx context.Context) {
+		must.Get(call(t.Context(), limits, func(ctx context.Context) {
 			mcplimit.Cost(ctx).Set(70)
 			store.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: stint.ErrUnavailable} })
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		time.AfterFunc(time.Second, func() { store.Inject(nil) })
 		if err := limits.Drain(t.Context()); err != nil {
 			t.Error(err)

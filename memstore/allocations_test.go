@@ -8,15 +8,13 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 )
 
 // A hold and its commit take at most 8 pieces of memory: the reservation, its ID and key, and what the store keeps.
 func TestAllocationsOfAHold(t *testing.T) {
-	limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.Concurrency(5))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(memstore.New(memstore.Config{}), "api", stint.Concurrency(5)))(t)
 	n := testing.AllocsPerRun(1000, func() {
 		r, d, err := limiter.Reserve(t.Context(), "k", 2, stint.Hold{})
 		if err != nil || !d.Allowed {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/storetest"
 )
@@ -23,14 +24,9 @@ func TestCap(t *testing.T) {
 			}
 			clock := storetest.NewClock(1_790_000_000_000_000)
 			store := memstore.New(memstore.Config{MaxBytes: memstore.MinMaxBytes, Now: clock.Now})
-			limiter, err := stint.New(store, "test", limit)
-			if err != nil {
-				t.Fatal(err)
-			}
+			limiter := must.Get(stint.New(store, "test", limit))(t)
 			for i := range clients {
-				if _, err := limiter.Allow(t.Context(), strconv.Itoa(i)); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(limiter.Allow(t.Context(), strconv.Itoa(i)))(t)
 			}
 			stats := store.Stats()
 			if stats.Bytes > stats.MaxBytes {
@@ -41,9 +37,7 @@ func TestCap(t *testing.T) {
 			}
 			clock.Advance(48 * time.Hour)
 			for i := range clients / 10 {
-				if _, err := limiter.Allow(t.Context(), strconv.Itoa(-1-i%10)); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(limiter.Allow(t.Context(), strconv.Itoa(-1-i%10)))(t)
 			}
 			if after := store.Stats(); after.Reclaimed == 0 || after.Evictions != stats.Evictions {
 				t.Errorf("stats are %+v after two days; want the worthless reclaimed and nothing more evicted", after)

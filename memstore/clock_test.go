@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/notation"
 )
 
@@ -47,9 +48,7 @@ func TestClockIsReadUnderTheLocks(t *testing.T) {
 			hashes = append(hashes, s.hash("k", &plan.limits[i]))
 		}
 		free, reads = 0, 0
-		if err := decide(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, decide())
 		if free > 0 || reads != len(hashes) {
 			t.Errorf("%s: %d of %d states could be taken while the clock was read, want 0 of %d", name, free, reads, len(hashes))
 		}
@@ -139,11 +138,7 @@ func TestClockOfTheCaller(t *testing.T) {
 			}
 			policy := policyOf(t, limit)
 			take := func() stint.Decision {
-				d, err := s.Take(t.Context(), policy, "k", 2)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return d
+				return must.Get(s.Take(t.Context(), policy, "k", 2))(t)
 			}
 			first, denied := take(), take()
 			if at := denied.At.Time(); !first.Allowed || denied.Allowed || !at.Equal(begin.Truncate(time.Microsecond)) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 )
 
 // dawn is long after the epoch.
@@ -18,11 +19,7 @@ func still() time.Time { return dawn.Time() }
 
 func policyOf(t *testing.T, limits ...stint.Limit) *stint.Policy {
 	t.Helper()
-	policy, err := stint.NewPolicy("", limits...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return policy
+	return must.Get(stint.NewPolicy("", limits...))(t)
 }
 
 // TestMovedUnderDecisions has states moved all the time, by rebuilt tables and by
@@ -31,10 +28,7 @@ func policyOf(t *testing.T, limits ...stint.Limit) *stint.Policy {
 func TestMovedUnderDecisions(t *testing.T) {
 	const keys, capacity = 4, 20_000
 	s := New(Config{Now: still})
-	limiter, err := stint.New(s, "test", stint.TokenBucket(capacity, stint.PerHour(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(s, "test", stint.TokenBucket(capacity, stint.PerHour(1))))(t)
 	ctx := t.Context()
 	var admitted [keys]atomic.Int64
 	var done atomic.Bool
@@ -93,10 +87,7 @@ func TestShortAndLongWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := New(Config{Now: still})
-			limiter, err := stint.NewLimiter(stint.Config{Store: s, Policy: policyOf(t, limit)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			limiter := must.Get(stint.NewLimiter(stint.Config{Store: s, Policy: policyOf(t, limit)}))(t)
 			other := limit
 			other.Name, other.Capacity = "other", 2*quota
 			one, two := policyOf(t, limit), policyOf(t, limit, other)
@@ -156,14 +147,9 @@ func TestSweep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			now := dawn
 			s := New(Config{Now: func() time.Time { return now.Time() }})
-			limiter, err := stint.New(s, "test", stint.TokenBucket(10, stint.PerHour(10)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			limiter := must.Get(stint.New(s, "test", stint.TokenBucket(10, stint.PerHour(10))))(t)
 			allow := func(key string) {
-				if _, err := limiter.Allow(t.Context(), key); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(limiter.Allow(t.Context(), key))(t)
 			}
 			allow("busy")
 			now = now.Add(step)

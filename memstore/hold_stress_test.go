@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -23,11 +24,8 @@ func TestHoldsUnderACrowdAndACap(t *testing.T) {
 	})
 	var policies []*stint.Policy
 	for _, window := range []time.Duration{time.Second, 2 * time.Second} {
-		policy, err := stint.NewPolicy("p", stint.Concurrency(20), stint.TokenBucket(1000, stint.PerSecond(100)),
-			stint.SlidingWindowCounter(1000, window), stint.SlidingWindowLog(1000, window), stint.FixedWindow(1000, window))
-		if err != nil {
-			t.Fatal(err)
-		}
+		policy := must.Get(stint.NewPolicy("p", stint.Concurrency(20), stint.TokenBucket(1000, stint.PerSecond(100)),
+			stint.SlidingWindowCounter(1000, window), stint.SlidingWindowLog(1000, window), stint.FixedWindow(1000, window)))(t)
 		policies = append(policies, policy)
 	}
 	verbs := []stint.Verb{
@@ -79,9 +77,7 @@ func TestHoldsUnderACrowdAndACap(t *testing.T) {
 		for _, key := range []string{fmt.Sprint("key", i), fmt.Sprint("other", i)} {
 			each := make([]stint.Outcome, 5)
 			op := stint.Op{Verb: stint.VerbPeek, Claim: stint.Claim{Key: key, Policy: policies[0], Permits: 1}, Each: each}
-			if _, err := store.Decide(t.Context(), op); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(store.Decide(t.Context(), op))(t)
 			for i := range each {
 				if each[i].Remaining != each[i].Limit {
 					t.Errorf("%s: limit %d has %d of %d left when all is over", key, i, each[i].Remaining, each[i].Limit)

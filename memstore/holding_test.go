@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -179,9 +180,7 @@ func TestHoldsLeaveHalfOfTheMemory(t *testing.T) {
 	}
 	live := fill()
 	for range 10 {
-		if _, err := h.do(stint.VerbTake, h.policy, 1, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(h.do(stint.VerbTake, h.policy, 1, nil))(t)
 	}
 	h.wantLeft(h.policy, 0)
 	h.now = h.now.Add(time.Hour)
@@ -195,11 +194,7 @@ func TestHoldsLeaveHalfOfTheMemory(t *testing.T) {
 func TestHoldsOfOnePolicyLeaveRoomForOthers(t *testing.T) {
 	h := newHeld(t, memstore.Config{MaxBytes: 4 << 20}, stint.FixedWindow(5, 24*time.Hour))
 	policy := func(name string) *stint.Policy {
-		p, err := stint.NewPolicy(name, stint.Concurrency(5))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
+		return must.Get(stint.NewPolicy(name, stint.Concurrency(5)))(t)
 	}
 	hog, other, third, id := policy("hog"), policy("other"), policy("third"), 0
 	decide := func(verb stint.Verb, name string, by ...*stint.Policy) (bool, stint.HoldOp) {

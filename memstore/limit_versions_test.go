@@ -9,26 +9,19 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/storetest"
 )
 
 // edited makes a policy's n-th version, which nobody else has.
 func edited(t testing.TB, name string, n int) *stint.Policy {
 	t.Helper()
-	policy, err := stint.NewPolicy(name, stint.TokenBucket(int64(10+n), stint.PerSecond(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return policy
+	return must.Get(stint.NewPolicy(name, stint.TokenBucket(int64(10+n), stint.PerSecond(1))))(t)
 }
 
 func take(t testing.TB, s *Store, key string, policy *stint.Policy) stint.Decision {
 	t.Helper()
-	d, err := s.Decide(t.Context(), stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
+	return must.Get(s.Decide(t.Context(), stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: 1}}))(t)
 }
 
 // counts is how many limit versions there are, and how many ids were ever given.
@@ -131,9 +124,7 @@ func TestStatesOutlivePolicies(t *testing.T) {
 	collected(t, "who wrote first is gone", func() bool { known, _ := s.counts(); return known == 1 })
 	both(0)
 	both(7)
-	if err := s.ResetAll(t.Context(), stint.Scope{Policy: "a"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.ResetAll(t.Context(), stint.Scope{Policy: "a"}))
 	collected(t, "nothing is left", func() bool { known, _ := s.counts(); return known == 0 })
 	if d := take(t, s, "k", edited(t, "a", 0)); !d.Allowed || d.Remaining != 9 {
 		t.Errorf("%+v, want 9 of 10 left", d)

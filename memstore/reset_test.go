@@ -12,16 +12,13 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/storetest"
 )
 
 func named(t testing.TB, name string, limits ...stint.Limit) *stint.Policy {
 	t.Helper()
-	policy, err := stint.NewPolicy(name, limits...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return policy
+	return must.Get(stint.NewPolicy(name, limits...))(t)
 }
 
 // crowd takes from clients of a policy.
@@ -65,9 +62,7 @@ func TestResetLooksAtNoState(t *testing.T) {
 			}
 		}
 	}
-	if err := s.ResetAll(t.Context(), stint.Scope{Policy: "a"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.ResetAll(t.Context(), stint.Scope{Policy: "a"}))
 	for _, slot := range held {
 		slot.release(id)
 	}
@@ -93,9 +88,7 @@ func TestResetIsReclaimed(t *testing.T) {
 			other := named(t, "b", stint.TokenBucket(10, stint.Per(1, 24*time.Hour)))
 			crowd(t, s, policy, clients)
 			full := s.Stats()
-			if err := reset(s); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, reset(s))
 			if stats := s.Stats(); stats.Clients != 0 || stats.Reclaimed != 0 {
 				t.Errorf("after the reset: %+v, want no clients", stats)
 			}
@@ -128,9 +121,7 @@ func TestResetGoesFirst(t *testing.T) {
 	if n := s.Stats().Evictions; n != 0 {
 		t.Fatalf("%d are evicted before the cap", n)
 	}
-	if err := s.ResetAll(t.Context(), stint.Scope{Policy: "gone"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.ResetAll(t.Context(), stint.Scope{Policy: "gone"}))
 	crowd(t, s, late, 2*clients)
 	if stats := s.Stats(); stats.Evictions != 0 || stats.Clients != 3*clients {
 		t.Errorf("%+v, want the others' %d clients, and none evicted", stats, 3*clients)
@@ -148,14 +139,10 @@ func TestResetsComeAndGo(t *testing.T) {
 	for round := range 1000 {
 		crowd(t, s, policy, 10)
 		for range 3 { // of which two find nothing
-			if err := s.ResetAll(t.Context(), stint.Scope{Policy: "a"}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.ResetAll(t.Context(), stint.Scope{Policy: "a"}))
 		}
 		crowd(t, s, policy, 10) // into the old slots
-		if err := s.ResetAll(t.Context(), stint.Scope{All: true}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.ResetAll(t.Context(), stint.Scope{All: true}))
 		if round == 0 {
 			first = s.Stats()
 		}
@@ -180,9 +167,7 @@ func TestResetBetweenIDAndHold(t *testing.T) {
 	l := &s.plan(policy).limits[0]
 	hash, id := s.hash("k", l), l.version.id.Load()
 	shard := s.shard(hash)
-	if err := s.ResetAll(t.Context(), stint.Scope{Policy: "a"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.ResetAll(t.Context(), stint.Scope{Policy: "a"}))
 	if slot, _ := shard.table.Load().find(hash); slot == nil || slot.epoch.Load() != id {
 		t.Fatal("want the state as it was written, in its slot")
 	}
@@ -303,9 +288,7 @@ func TestResetUnderLoad(t *testing.T) {
 			}
 		}
 	}
-	if err := s.ResetAll(t.Context(), stint.Scope{All: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.ResetAll(t.Context(), stint.Scope{All: true}))
 	for i := range 2 * capacity {
 		for key := range keys {
 			if d, err := s.Take(t.Context(), policy, strconv.Itoa(key), 1); err != nil || d.Allowed != (i < capacity) {

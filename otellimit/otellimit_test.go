@@ -20,6 +20,7 @@ import (
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/otellimit"
@@ -68,13 +69,9 @@ func TestDecisions(t *testing.T) {
 	}
 	ctx, root := provider.Tracer("test").Start(t.Context(), "root")
 	for range 2 {
-		if _, err := limiter.Allow(ctx, secret); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(limiter.Allow(ctx, secret))(t)
 	}
-	if _, err := limiter.Peek(ctx, secret); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(limiter.Peek(ctx, secret))(t)
 	if _, err := limiter.AllowN(ctx, secret, -1); err == nil {
 		t.Fatal("-1 permits were decided")
 	}
@@ -103,24 +100,16 @@ func TestCalls(t *testing.T) {
 	exporter, provider := record(t, sdk.AlwaysSample())
 	broken := errors.Join(stint.ErrUnavailable, errors.New("dial "+secret))
 	inner := failing{Store: memstore.New(memstore.Config{Now: still}), err: &broken}
-	guarded, err := failover.New(otellimit.Calls(inner, provider), failover.Config{Mode: failover.Open})
-	if err != nil {
-		t.Fatal(err)
-	}
+	guarded := must.Get(failover.New(otellimit.Calls(inner, provider), failover.Config{Mode: failover.Open}))(t)
 	t.Cleanup(guarded.Close)
 	set, err := rules.Compile([]rules.Rule{{ID: "login", Scope: []string{rules.PerUser}, Missing: rules.MissingDeny, Limits: []stint.Limit{stint.TokenBucket(5, stint.PerSecond(1))}}}, rules.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	limiter, err := enforce.New(enforce.Config{Store: otellimit.Decisions(guarded, provider), Set: set})
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(enforce.New(enforce.Config{Store: otellimit.Decisions(guarded, provider), Set: set}))(t)
 	ctx, root := provider.Tracer("test").Start(t.Context(), "root")
 	var v enforce.Verdict
-	if err := limiter.Decide(ctx, &rules.Request{Path: "/", User: secret}, &v); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, limiter.Decide(ctx, &rules.Request{Path: "/", User: secret}, &v))
 	spans := exporter.GetSpans()
 	if len(spans) != 2 || spans[0].Name != "rate limit store" || spans[1].Name != "rate limit" {
 		t.Fatalf("spans %+v, want one of the store, then one of the decision", spans)
@@ -150,10 +139,7 @@ func (f failing) Decide(context.Context, stint.Op) (stint.Decision, error) {
 func TestDecideAll(t *testing.T) {
 	exporter, provider := record(t, sdk.AlwaysSample())
 	store := otellimit.Decisions(memstore.New(memstore.Config{Now: still}), provider)
-	policy, err := stint.NewPolicy("", stint.FixedWindow(1, time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	policy := must.Get(stint.NewPolicy("", stint.FixedWindow(1, time.Hour)))(t)
 	ctx, _ := provider.Tracer("test").Start(t.Context(), "root")
 	op := stint.Op{Claim: stint.Claim{Key: secret, Policy: policy, Permits: 1}}
 	store.DecideAll(ctx, []stint.Op{op, op, op}, make([]stint.Result, 3))
@@ -168,10 +154,7 @@ func TestDecideAll(t *testing.T) {
 func TestUnrecorded(t *testing.T) {
 	exporter, provider := record(t, sdk.NeverSample())
 	store := otellimit.Decisions(memstore.New(memstore.Config{Now: still}), provider)
-	limiter, err := stint.New(store, "quick", stint.TokenBucket(1000, stint.PerSecond(1000)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(store, "quick", stint.TokenBucket(1000, stint.PerSecond(1000))))(t)
 	unsampled, _ := provider.Tracer("test").Start(t.Context(), "root")
 	for name, ctx := range map[string]context.Context{"no trace": t.Context(), "a trace that is not sampled": unsampled} {
 		if n := testing.AllocsPerRun(100, func() { _, _ = limiter.Allow(ctx, "k") }); n != 0 {
@@ -228,14 +211,8 @@ func TestOneTrace(t *testing.T) {
 	client := http.Client{Transport: otellimit.Transport(http.DefaultTransport, w3c)}
 	ask := func(ctx context.Context) {
 		t.Helper()
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/things?key="+secret, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/things?key="+secret, http.NoBody))(t)
+		response := must.Get(client.Do(request))(t)
 		_ = response.Body.Close()
 		if request.Header.Get("traceparent") != "" {
 			t.Error("the caller's request was changed")

@@ -10,13 +10,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/promlimit"
 )
 
 // Answers are counted by listener, route and status; the last trace of each bucket is its exemplar.
 func TestAnswers(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	answers := must(promlimit.NewAnswers(registry))(t)
+	answers := must.Get(promlimit.NewAnswers(registry))(t)
 	check := answers.Route("http", "/check")
 	check.Answered("200", 3*time.Millisecond, "")
 	check.Answered("200", 4*time.Millisecond, "a")
@@ -34,7 +35,7 @@ rate_limiter_answers_total{route="ShouldRateLimit",service="grpc",status="OK"} 1
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
 	}
-	families := must(registry.Gather())(t)
+	families := must.Get(registry.Gather())(t)
 	traces := map[float64]string{}
 	for _, bucket := range families[0].GetMetric()[0].GetHistogram().GetBucket() {
 		if exemplar := bucket.GetExemplar(); exemplar != nil {
@@ -49,7 +50,7 @@ rate_limiter_answers_total{route="ShouldRateLimit",service="grpc",status="OK"} 1
 // Nothing is lost of statuses that are new to a route while others are counted and gathered.
 func TestAnswersAtOnce(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	answers := must(promlimit.NewAnswers(registry))(t)
+	answers := must.Get(promlimit.NewAnswers(registry))(t)
 	route := answers.Route("http", "/check")
 	var all sync.WaitGroup
 	for range 4 {
@@ -63,7 +64,7 @@ func TestAnswersAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	families := must(registry.Gather())(t)
+	families := must.Get(registry.Gather())(t)
 	for _, metric := range families[1].GetMetric() {
 		if metric.GetCounter().GetValue() != 4 {
 			t.Errorf("%v", metric)

@@ -9,13 +9,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/promlimit"
 )
 
 // families gathers all metrics by their names.
 func families(t *testing.T, g prometheus.Gatherer) map[string]*dto.MetricFamily {
 	t.Helper()
-	all := must(g.Gather())(t)
+	all := must.Get(g.Gather())(t)
 	named := map[string]*dto.MetricFamily{}
 	for _, family := range all {
 		named[family.GetName()] = family
@@ -25,7 +26,7 @@ func families(t *testing.T, g prometheus.Gatherer) map[string]*dto.MetricFamily 
 
 func TestCalls(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	calls := must(promlimit.NewCalls(registry))(t)
+	calls := must.Get(promlimit.NewCalls(registry))(t)
 	calls.Done(2*time.Millisecond, 40, 30, nil)
 	calls.Done(4*time.Millisecond, 1, 0, nil)
 	calls.Done(time.Second, 7, 3, errors.New("connection refused"))
@@ -54,7 +55,7 @@ func TestCalls(t *testing.T) {
 // TestNativeHistograms: each histogram has native buckets beside the classic ones.
 func TestNativeHistograms(t *testing.T) {
 	m, registry := metrics(t)
-	calls := must(promlimit.NewCalls(registry))(t)
+	calls := must.Get(promlimit.NewCalls(registry))(t)
 	calls.Done(time.Millisecond, 1, 0, nil)
 	m.Checked(1, decision(true), time.Millisecond)
 	histograms := 0

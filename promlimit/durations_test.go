@@ -11,6 +11,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/protobuf/proto"
 	"pgregory.net/rapid"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 var testBounds = []float64{1e-6, 2.5e-6, 1e-3, 0.25, 1}
@@ -18,9 +20,7 @@ var testBounds = []float64{1e-6, 2.5e-6, 1e-3, 0.25, 1}
 func gathered(t rapid.TB, c prometheus.Collector) *dto.Metric {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	if err := registry.Register(c); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, registry.Register(c))
 	families, err := registry.Gather()
 	if err != nil || len(families) != 1 || len(families[0].GetMetric()) != 1 {
 		t.Fatalf("%v, %v", families, err)

@@ -8,13 +8,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/promlimit"
 )
 
 func TestWithLabels(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	registerer := must(promlimit.WithLabels(registry, map[string]string{"application": "shop", "region": "eu"}))(t)
-	m := must(promlimit.New(registerer))(t)
+	registerer := must.Get(promlimit.WithLabels(registry, map[string]string{"application": "shop", "region": "eu"}))(t)
+	m := must.Get(promlimit.New(registerer))(t)
 	m.StoreFailed()
 	gathers(t, registry, `
 # HELP rate_limiter_store_errors_total Operations that the store could not decide.

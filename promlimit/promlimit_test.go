@@ -14,6 +14,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/storetest"
@@ -22,13 +23,13 @@ import (
 func metrics(t *testing.T) (*promlimit.Metrics, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	m := must(promlimit.NewUnnamed(registry))(t)
+	m := must.Get(promlimit.NewUnnamed(registry))(t)
 	return m, registry
 }
 
 func TestNames(t *testing.T) {
 	_, registry := metrics(t)
-	families := must(registry.Gather())(t)
+	families := must.Get(registry.Gather())(t)
 	var names []string
 	for _, family := range families {
 		names = append(names, family.GetName())
@@ -96,7 +97,7 @@ rate_limiter_store_errors_total 1
 // histogram returns the sum and the count of rate_limiter_check_seconds.
 func histogram(t *testing.T, registry *prometheus.Registry, algorithm, allowed string) (sum float64, count uint64) {
 	t.Helper()
-	families := must(registry.Gather())(t)
+	families := must.Get(registry.Gather())(t)
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
 			labels := metric.GetLabel()
@@ -123,7 +124,7 @@ func TestRegistersAllOrNone(t *testing.T) {
 
 func TestObserve(t *testing.T) {
 	m, registry := metrics(t)
-	policy := must(stint.NewPolicy("", stint.TokenBucket(1, stint.PerSecond(1)), stint.FixedWindow(1, time.Second)))(t)
+	policy := must.Get(stint.NewPolicy("", stint.TokenBucket(1, stint.PerSecond(1)), stint.FixedWindow(1, time.Second)))(t)
 	decided := m.Observe
 	claim := stint.Claim{Key: "k", Policy: policy, Permits: 1}
 	event := func(verb stint.Verb, d stint.Decision, err error) *stint.Event {
@@ -162,9 +163,9 @@ rate_limiter_store_errors_total 2
 // A program's limiters are counted apart, by the name that New was given; those beyond a bound together.
 func TestLimiters(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	m := must(promlimit.New(registry))(t)
+	m := must.Get(promlimit.New(registry))(t)
 	take := func(name, rule string) {
-		policy := must(stint.NewPolicy(name, stint.TokenBucket(1, stint.PerSecond(1))))(t)
+		policy := must.Get(stint.NewPolicy(name, stint.TokenBucket(1, stint.PerSecond(1))))(t)
 		m.Observe(t.Context(), &stint.Event{Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}, Rule: rule, Decision: decision(true)})
 	}
 	take("api", "")
@@ -195,10 +196,10 @@ func TestClosed(t *testing.T) {
 	m, registry := metrics(t)
 	store := storetest.NewFaulty(memstore.New(memstore.Config{}))
 	store.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: errors.New("gone")} })
-	closed := must(failover.New(store, failover.Config{Timeout: time.Second, Mode: failover.Closed}))(t)
+	closed := must.Get(failover.New(store, failover.Config{Timeout: time.Second, Mode: failover.Closed}))(t)
 	t.Cleanup(closed.Close)
-	policy := must(stint.NewPolicy("api", stint.TokenBucket(9, stint.PerSecond(1)), stint.FixedWindow(3, time.Second)))(t)
-	limiter := must(stint.NewLimiter(stint.Config{Store: closed, Policy: policy, Observe: m.Observe}))(t)
+	policy := must.Get(stint.NewPolicy("api", stint.TokenBucket(9, stint.PerSecond(1)), stint.FixedWindow(3, time.Second)))(t)
+	limiter := must.Get(stint.NewLimiter(stint.Config{Store: closed, Policy: policy, Observe: m.Observe}))(t)
 	if _, err := limiter.Allow(t.Context(), "k"); !errors.Is(err, stint.ErrUnavailable) {
 		t.Fatal(err)
 	}
@@ -229,7 +230,7 @@ func TestCheckedDoesNotAllocate(t *testing.T) {
 }
 
 func BenchmarkChecked(b *testing.B) {
-	m := must(promlimit.NewUnnamed(prometheus.NewRegistry()))(b)
+	m := must.Get(promlimit.NewUnnamed(prometheus.NewRegistry()))(b)
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		elapsed := time.Microsecond

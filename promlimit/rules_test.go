@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/rules"
@@ -32,7 +33,7 @@ func rule(path string, change func(*rules.Rule)) rules.Rule {
 
 func compile(t *testing.T, list ...rules.Rule) *rules.Set {
 	t.Helper()
-	set := must(rules.Compile(list, rules.Options{}))(t)
+	set := must.Get(rules.Compile(list, rules.Options{}))(t)
 	return set
 }
 
@@ -61,7 +62,7 @@ const (
 
 func TestRules(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	r := must(promlimit.NewRules(registry))(t)
+	r := must.Get(promlimit.NewRules(registry))(t)
 	expect := func(want string) {
 		t.Helper()
 		gathers(t, registry, want)
@@ -79,11 +80,11 @@ func TestRules(t *testing.T) {
 		rule("closed", func(r *rules.Rule) { r.Banned, r.Limits = true, nil }),
 	)
 	r.Set(set)
-	limiter := must(enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: still}), Set: set, DenyByDefault: true}))(t)
+	limiter := must.Get(enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: still}), Set: set, DenyByDefault: true}))(t)
 	var v enforce.Verdict
 	ask := func(path, user string) {
 		t.Helper()
-		check(t, limiter.Decide(t.Context(), &rules.Request{Path: "/" + path, User: user}, &v))
+		must.Do(t, limiter.Decide(t.Context(), &rules.Request{Path: "/" + path, User: user}, &v))
 		v.Tell(t.Context(), &stint.Event{}, r.Observe)
 	}
 	for range 12 { // of which 10 are admitted, and 3 leave 2 or less
@@ -127,7 +128,7 @@ rate_limiter_rule_decisions_total{outcome="shadow_denied",rule="tried",set=""} 1
 // Rules with classes or ways count by them, and a class that goes takes its series along.
 func TestRuleWays(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	r := must(promlimit.NewRules(registry))(t)
+	r := must.Get(promlimit.NewRules(registry))(t)
 	org := rules.Rule{ID: "org", Scope: []string{rules.Global}, Limits: []stint.Limit{stint.TokenBucket(10, stint.PerHour(10))}}
 	team := func(keep map[string]rules.Percent) rules.Rule {
 		return rules.Rule{
@@ -138,11 +139,11 @@ func TestRuleWays(t *testing.T) {
 	}
 	set := compile(t, org, team(map[string]rules.Percent{"batch": 50, "critical": 0}))
 	r.Set(set, nil)
-	limiter := must(enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: still}), Set: set}))(t)
+	limiter := must.Get(enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: still}), Set: set}))(t)
 	var v enforce.Verdict
 	ask := func(user, class string) {
 		t.Helper()
-		check(t, limiter.Decide(t.Context(), &rules.Request{Path: "/", User: user, Attributes: map[string]string{"class": class}}, &v))
+		must.Do(t, limiter.Decide(t.Context(), &rules.Request{Path: "/", User: user, Attributes: map[string]string{"class": class}}, &v))
 		v.Tell(t.Context(), &stint.Event{}, r.Observe)
 	}
 	for range 5 { // 2 of them guaranteed, and 2 borrowed of the 8 that nobody is sure of, half of which stay
@@ -182,7 +183,7 @@ rate_limiter_rule_ways_total{class="batch",outcome="denied",rule="team",set="s",
 // TestRulesUndecided: each rule that was to decide counts once, however many claims it has.
 func TestRulesUndecided(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	r := must(promlimit.NewRules(registry))(t)
+	r := must.Get(promlimit.NewRules(registry))(t)
 	set := compile(t, rule("a", nil), rule("b", nil))
 	r.Set(set)
 	a, _ := set.Rule("a")
@@ -199,7 +200,7 @@ rate_limiter_rule_decisions_total{outcome="unavailable",rule="b",set=""} 2
 
 func TestRulesTwice(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	must(promlimit.NewRules(registry))(t)
+	must.Get(promlimit.NewRules(registry))(t)
 	if _, err := promlimit.NewRules(registry); err == nil {
 		t.Error("NewRules registered names that were taken")
 	}

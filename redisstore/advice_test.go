@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 )
@@ -43,9 +44,7 @@ func TestAdviseCluster(t *testing.T) {
 	store := open(t, cluster.URL(), redisstore.Options{})
 	for i, setting := range []string{"lazyfree-lazy-expire no", "cluster-require-full-coverage yes"} {
 		name, value, _ := strings.Cut(setting, " ")
-		if _, err := cluster.Nodes[1+i].Do("CONFIG", "SET", name, value); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(cluster.Nodes[1+i].Do("CONFIG", "SET", name, value))(t)
 		advice := store.Advise(t.Context())
 		if len(advice) != 1+i || !strings.Contains(strings.Join(advice, "\n"), name+" is "+value) {
 			t.Errorf("%q, want %d of which one is about %s", advice, 1+i, name)

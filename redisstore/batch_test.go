@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 )
@@ -20,9 +21,7 @@ func TestContextEndsWhileServerHangs(t *testing.T) {
 	store := open(t, own.URL(), redisstore.Options{})
 	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 10))
 	take(t, store, "k", policy, 1)
-	if err := own.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, own.Pause())
 	deadline, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if _, err := store.Decide(deadline, op(stint.VerbTake, "k", policy, 1)); !errors.Is(err, context.DeadlineExceeded) {
@@ -33,9 +32,7 @@ func TestContextEndsWhileServerHangs(t *testing.T) {
 	if _, err := store.Decide(cancelled, op(stint.VerbTake, "k", policy, 1)); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}
-	if err := own.Resume(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, own.Resume())
 	if d := take(t, store, "k", policy, 1); d.Remaining > 8 {
 		t.Errorf("%d remain of 10 after two takes at least", d.Remaining)
 	}

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/redisconn"
 )
 
@@ -29,10 +30,7 @@ func TestDenialsOfBorrowedKeys(t *testing.T) {
 	c.subscribed()
 	var claims []stint.Claim
 	for _, name := range []string{"a", "b"} {
-		policy, err := stint.NewPolicy(name, stint.FixedWindow(1, time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
+		policy := must.Get(stint.NewPolicy(name, stint.FixedWindow(1, time.Hour)))(t)
 		claims = append(claims, stint.Claim{Policy: policy, Permits: 1})
 	}
 	name := func(i int) string { return fmt.Sprintf("%04d", i) }
@@ -119,15 +117,9 @@ func TestBatchesOfBorrowedKeys(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn := &held{came: make(chan struct{}), send: make(chan chan []string)}
-			store, err := New(conn, Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			store := must.Get(New(conn, Options{}))(t)
 			defer store.Close()
-			policy, err := stint.NewPolicy("a", limits...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			policy := must.Get(stint.NewPolicy("a", limits...))(t)
 			memory := make(borrowed, 4)
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
@@ -153,15 +145,9 @@ func TestBatchesOfBorrowedKeys(t *testing.T) {
 
 // So do the shares of an operation on a cluster, which are released without the caller's knowledge.
 func TestSharesOfBorrowedKeys(t *testing.T) {
-	store, err := New(&held{cluster: true}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(New(&held{cluster: true}, Options{}))(t)
 	defer store.Close()
-	policy, err := stint.NewPolicy("a", stint.FixedWindow(5, time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	policy := must.Get(stint.NewPolicy("a", stint.FixedWindow(5, time.Hour)))(t)
 	one, two := make(borrowed, 4), make(borrowed, 4)
 	claim := func(key string) stint.Claim { return stint.Claim{Key: key, Policy: policy, Permits: 1} }
 	shares := store.split(&stint.Op{Claim: claim(one.key("mine")), And: []stint.Claim{claim(two.key("ours"))}})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/internal/layout"
@@ -189,15 +190,12 @@ func TestCloseBeforeTheLayoutIsKnown(t *testing.T) {
 	const prefix = "closed-early"
 	redis(t, "HSET", prefix+":settings", "layout", "4 packed")
 	conn := lingering{newConn(t), make(chan struct{}), make(chan struct{}), new(sync.Once)}
-	s, err := redisstore.New(conn, redisstore.Options{KeyPrefix: prefix})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(redisstore.New(conn, redisstore.Options{KeyPrefix: prefix}))(t)
 	<-conn.asked
 	s.Close()
 	policy := policyOf(t, "p", stint.FixedWindow(10, bounds.MaxPeriod))
 	for range 2 { // in one partition and another
-		_, err = s.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1))
+		_, err := s.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1))
 		if !errors.Is(err, stint.ErrUnavailable) || !strings.Contains(err.Error(), "closed") {
 			t.Errorf("of a closed store: %v", err)
 		}

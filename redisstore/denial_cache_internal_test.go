@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 )
 
 // What each message of the channel makes a process forget.
@@ -36,10 +37,7 @@ func TestReceive(t *testing.T) {
 			c.subscribed()
 			var claims []stint.Claim
 			for _, known := range []string{"ka", "kb", "la"} {
-				policy, err := stint.NewPolicy(known[1:], stint.FixedWindow(1, time.Hour))
-				if err != nil {
-					t.Fatal(err)
-				}
+				policy := must.Get(stint.NewPolicy(known[1:], stint.FixedWindow(1, time.Hour)))(t)
 				claims = append(claims, stint.Claim{Key: known[:1], Policy: policy, Permits: 1})
 			}
 			before := c.mark()
@@ -79,10 +77,7 @@ func TestReceive(t *testing.T) {
 // for how long the denial answers from the earlier.
 func TestDenialCountsFromReceipt(t *testing.T) {
 	const sent, received, wait = time.Second, time.Second + 10*time.Millisecond, 100 * time.Millisecond
-	policy, err := stint.NewPolicy("p", stint.FixedWindow(1, time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	policy := must.Get(stint.NewPolicy("p", stint.FixedWindow(1, time.Hour)))(t)
 	now := sent
 	c := newDenialCache(1000, func() time.Duration { return now })
 	c.subscribed()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/redisstore/internal/layout"
 	"github.com/stint-go/stint/redisstore/internal/queue"
 	"github.com/stint-go/stint/redisstore/internal/wire"
@@ -55,9 +56,7 @@ func (s *Store) DecideInOneBatch(t testing.TB, sendings ...InternalOp) []Interna
 			t.Fatalf("operation %d does not fit", i)
 		}
 	}
-	if err := s.send(context.Background(), &b); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.send(context.Background(), &b))
 	done := make([]InternalResult, len(sendings))
 	for i := range sendings {
 		var result stint.Result

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/storetest"
@@ -21,9 +22,7 @@ func TestFullServerRefusesTurns(t *testing.T) {
 	two := policyOf(t, "two", stint.FixedWindow(10, time.Second), stint.TokenBucket(10, stint.PerSecond(1)))
 	memory := func(size string) {
 		t.Helper()
-		if _, err := own.Do("CONFIG", "SET", "maxmemory", size); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(own.Do("CONFIG", "SET", "maxmemory", size))(t)
 	}
 	for _, policy := range []*stint.Policy{one, two} {
 		take(t, store, "ann", policy, 1)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/internal/redisconn"
@@ -143,9 +144,7 @@ func (h *history) run() {
 			if r.Err != nil {
 				h.Fatalf("%s %d of %s: %v", o.Verb, o.Permits, o.Key, r.Err)
 			}
-			if _, err := h.oracle.Check(o, h.clock.Instant(), oracle.Got(o, r)); err != nil {
-				h.Fatal(err)
-			}
+			must.Get(h.oracle.Check(o, h.clock.Instant(), oracle.Got(o, r)))(h)
 			for j := range o.Each {
 				changes := o.Verb == stint.VerbReset || o.Verb == stint.VerbSettle && o.Each[j].Applied != 0 ||
 					(o.Verb == stint.VerbTake || o.Verb == stint.VerbTry) && r.Decision.Allowed

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testconn"
 	"github.com/stint-go/stint/redisstore"
@@ -22,11 +23,7 @@ const dawn = stint.Instant(1_767_225_600_000_000)
 
 func policyOf(t testing.TB, name string, limits ...stint.Limit) *stint.Policy {
 	t.Helper()
-	p, err := stint.NewPolicy(name, limits...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return must.Get(stint.NewPolicy(name, limits...))(t)
 }
 
 func op(verb stint.Verb, key string, policy *stint.Policy, permits int64) stint.Op {
@@ -50,14 +47,9 @@ func take(t testing.TB, store stint.Store, key string, policy *stint.Policy, per
 // open opens a store on a URL, closed at the end of the test.
 func open(t testing.TB, url string, options redisstore.Options) *redisstore.Store {
 	t.Helper()
-	store, err := redisstore.New(dial(t, url), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(redisstore.New(dial(t, url), options))(t)
 	t.Cleanup(store.Close)
-	if err := store.Ping(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.Ping(t.Context()))
 	return store
 }
 
@@ -70,10 +62,7 @@ func newConn(t testing.TB) redisconn.Conn {
 // dial is a connection by a URL, closed at the end of the test.
 func dial(t testing.TB, url string) redisconn.Conn {
 	t.Helper()
-	conn, err := testconn.Open(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(testconn.Open(url))(t)
 	t.Cleanup(conn.Close)
 	return conn
 }
@@ -87,10 +76,7 @@ func (lent) Close() {}
 func storeOn(t testing.TB, conn redisconn.Conn, options redisstore.Options) (*redisstore.Store, string) {
 	t.Helper()
 	options.KeyPrefix = "test" + strconv.FormatInt(prefixes.Add(1), 10)
-	store, err := redisstore.New(lent{conn}, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(redisstore.New(lent{conn}, options))(t)
 	t.Cleanup(store.Close)
 	if err := store.Ready(t.Context()); err != nil { // what it does at first is done
 		t.Fatal(err)
@@ -101,10 +87,7 @@ func storeOn(t testing.TB, conn redisconn.Conn, options redisstore.Options) (*re
 // another opens one more store on a connection, as another process would.
 func another(t testing.TB, conn redisconn.Conn, options redisstore.Options) *redisstore.Store {
 	t.Helper()
-	store, err := redisstore.New(lent{conn}, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(redisstore.New(lent{conn}, options))(t)
 	t.Cleanup(store.Close)
 	return store
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 )
@@ -54,11 +55,7 @@ func TestReleasesWakeOtherProcesses(t *testing.T) {
 	until(t, "announcements are heard", func() bool { return waiter.Stats().Announcing })
 	policy := policyOf(t, "places", stint.Concurrency(1))
 	limiter := func(store stint.Store) *stint.Limiter {
-		l, err := stint.NewLimiter(stint.Config{Store: store, Policy: policy})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return l
+		return must.Get(stint.NewLimiter(stint.Config{Store: store, Policy: policy}))(t)
 	}
 	held, waits := limiter(holder), limiter(waiter)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -75,21 +72,14 @@ func TestReleasesWakeOtherProcesses(t *testing.T) {
 			default:
 			}
 		})
-		if _, err := first.Commit(ctx, 1); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(first.Commit(ctx, 1))(t)
 		select {
 		case <-woken:
 		case <-ctx.Done():
 			t.Fatal("nobody told of the release")
 		}
 		stop()
-		second, _, err := waits.ReserveWait(ctx, "k", 1, stint.Hold{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := second.Cancel(ctx); err != nil {
-			t.Fatal(err)
-		}
+		second, _ := must.Two(waits.ReserveWait(ctx, "k", 1, stint.Hold{}))(t)
+		must.Get(second.Cancel(ctx))(t)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 )
@@ -34,9 +35,7 @@ func TestHoldsThatTheServerLost(t *testing.T) {
 	if err != nil || !d.Allowed {
 		t.Fatal(d, err)
 	}
-	if _, err := server.Do("FLUSHALL"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(server.Do("FLUSHALL"))(t)
 	for i := range 3 {
 		got, d, err := holdVerb(t, store, stint.VerbCommit, policy, h, 12)
 		if err != nil || !got.Late || got.Replayed != (i > 0) || d.Applied != 12 {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 )
@@ -27,9 +28,7 @@ func TestInstances(t *testing.T) {
 			if want[i] == 0 {
 				continue // a process that has died
 			}
-			if err := store.Beat(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, store.Beat(t.Context()))
 			if got := store.Instances(); got != want[i] {
 				t.Errorf("process %d counts %d, want %d", i, got, want[i])
 			}
@@ -53,9 +52,7 @@ func TestInstances(t *testing.T) {
 	if parts := stores[0].Watch(time.Second, func(int, error) {}); parts.Count != 1 || parts.Of("k") != 0 {
 		t.Errorf("%d parts of a single server", parts.Count)
 	}
-	if err := own.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, own.Kill())
 	if err := stores[0].Beat(t.Context()); err == nil {
 		t.Error("a killed server answers")
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
@@ -298,11 +299,7 @@ func withMargin(life stint.Instant) stint.Instant { return life + max(life/10, 1
 func TestDenialWritesNothing(t *testing.T) {
 	own := testredis.Start(t)
 	do := func(args ...any) any {
-		reply, err := own.Do(args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return reply
+		return must.Get(own.Do(args...))(t)
 	}
 	for _, encoding := range encodings {
 		store := open(t, own.URL(), redisstore.Options{LogEncoding: encoding, KeyPrefix: string(encoding)})
@@ -347,14 +344,8 @@ func TestDenialWritesNothing(t *testing.T) {
 // scripts, since its statistics were reset.
 func commands(t *testing.T, s *testredis.Server, category string) []string {
 	t.Helper()
-	listed, err := s.Do("ACL", "CAT", category)
-	if err != nil {
-		t.Fatal(err)
-	}
-	stats, err := s.Info("commandstats")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listed := must.Get(s.Do("ACL", "CAT", category))(t)
+	stats := must.Get(s.Info("commandstats"))(t)
 	var calls []string
 	for _, name := range listed.([]any) {
 		if n, called := stats["cmdstat_"+name.(string)]; called {
@@ -369,19 +360,14 @@ func TestNoKeysNoScan(t *testing.T) {
 	own := testredis.Start(t)
 	for _, encoding := range encodings {
 		store := open(t, own.URL(), redisstore.Options{LogEncoding: encoding, KeyPrefix: string(encoding)})
-		if _, err := own.Do("CONFIG", "RESETSTAT"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(own.Do("CONFIG", "RESETSTAT"))(t)
 		for i, limit := range lifeLimits() {
 			policy := policyOf(t, string(rune('a'+i)), limit)
 			for _, verb := range []stint.Verb{stint.VerbTake, stint.VerbTry, stint.VerbPeek, stint.VerbSettle, stint.VerbReset, stint.VerbTake} {
 				decide(t, store, op(verb, "k", policy, 3))
 			}
 		}
-		stats, err := own.Info("commandstats")
-		if err != nil {
-			t.Fatal(err)
-		}
+		stats := must.Get(own.Info("commandstats"))(t)
 		if stats["cmdstat_unlink"] == "" || stats["cmdstat_evalsha"] == "" {
 			t.Errorf("%s: the statistics miss commands that were called: %v", encoding, stats)
 		}

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/storetest"
@@ -442,10 +443,7 @@ func TestLeaseRenews(t *testing.T) {
 	conn := &shared{Conn: newConn(t)}
 	clock := storetest.NewClock(dawn)
 	store := processes(t, 1, conn, clock.Now)[0]
-	limiter, err := stint.New(store, "test", aLimit(stint.AlgorithmFixedWindow, 1000).WithLease(10))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(store, "test", aLimit(stint.AlgorithmFixedWindow, 1000).WithLease(10)))(t)
 	allow := func(want stint.Source) {
 		t.Helper()
 		if d, err := limiter.Allow(t.Context(), "k"); err != nil || d.Source != want {

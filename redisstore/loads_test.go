@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 )
@@ -13,9 +14,7 @@ func TestScriptLoads(t *testing.T) {
 	own := testredis.Start(t)
 	store := open(t, own.URL(), redisstore.Options{})
 	policy := policyOf(t, "loads", aLimit(stint.AlgorithmTokenBucket, 1000))
-	if err := store.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.Ready(t.Context()))
 	takeAll := func() uint64 {
 		for range 50 {
 			take(t, store, "k", policy, 1)
@@ -27,9 +26,7 @@ func TestScriptLoads(t *testing.T) {
 		t.Errorf("%d scripts were loaded at first, %d later", first, again-first)
 	}
 	before := store.Stats().ScriptLoads
-	if _, err := own.Do("SCRIPT", "FLUSH"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(own.Do("SCRIPT", "FLUSH"))(t)
 	if after := takeAll(); after <= before || after > before+10 {
 		t.Errorf("%d scripts were loaded after SCRIPT FLUSH", after-before)
 	}

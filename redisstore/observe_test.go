@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 )
@@ -27,10 +28,7 @@ func TestOnCall(t *testing.T) {
 			failed++
 		}
 	}})
-	policy, err := stint.NewPolicy("observed", stint.TokenBucket(100, stint.PerSecond(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	policy := must.Get(stint.NewPolicy("observed", stint.TokenBucket(100, stint.PerSecond(1))))(t)
 	take := func(key string) stint.Op {
 		return stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: 1}}
 	}

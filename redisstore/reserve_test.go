@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/memstore"
@@ -388,9 +389,7 @@ func TestApartWithoutANode(t *testing.T) {
 	if d := decide(t, store, o); !d.Allowed {
 		t.Fatalf("%+v", d)
 	}
-	if err := cluster.Nodes[1].Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cluster.Nodes[1].Kill())
 	results := make([]stint.Result, 2)
 	store.DecideAll(t.Context(), []stint.Op{o, o}, results)
 	for i, r := range results {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testredis"
@@ -154,9 +155,7 @@ func TestResetUnheard(t *testing.T) {
 func TestResetNobody(t *testing.T) {
 	own := testredis.Start(t)
 	store := open(t, own.URL(), redisstore.Options{})
-	if err := own.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, own.Stop())
 	if err := store.ResetAll(t.Context(), stint.Scope{Policy: "x"}); !errors.Is(err, stint.ErrUnavailable) {
 		t.Errorf("got %v, want %v", err, stint.ErrUnavailable)
 	}
@@ -196,9 +195,7 @@ func TestResetInForceEverywhere(t *testing.T) {
 	}
 	take(t, other, "k", first, 3)
 	check("used again", 7, 4)
-	if err := other.ResetAll(t.Context(), stint.Scope{All: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, other.ResetAll(t.Context(), stint.Scope{All: true}))
 	check("all", 10, 10)
 	use()
 	resetPolicy(t, other, "rule/b")
@@ -443,9 +440,7 @@ func TestFlushInMidFlight(t *testing.T) {
 	var stores []*redisstore.Store
 	for _, partitions := range []int{4, 0} {
 		s := open(t, own.URL(), redisstore.Options{Partitions: partitions, DenialCache: -1})
-		if err := s.Ready(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Ready(t.Context()))
 		stores = append(stores, s)
 	}
 	const callers, flushes = 4, 20
@@ -474,9 +469,7 @@ func TestFlushInMidFlight(t *testing.T) {
 		}
 	}
 	for i := range int64(flushes) {
-		if _, err := own.Do("FLUSHALL"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(own.Do("FLUSHALL"))(t)
 		until(t, "more are admitted", func() bool { return t.Failed() || allowed.Load() > 100*(i+1) })
 	}
 	close(ended)
@@ -547,17 +540,12 @@ func TestFirstDecisionIsOneCall(t *testing.T) {
 	own := testredis.Start(t)
 	do := func(args ...any) string {
 		t.Helper()
-		reply, err := own.Do(args...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		reply := must.Get(own.Do(args...))(t)
 		return fmt.Sprint(reply)
 	}
 	for _, algorithm := range notation.Algorithms() {
 		store := open(t, own.URL(), redisstore.Options{DenialCache: -1})
-		if err := store.Ready(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, store.Ready(t.Context()))
 		do("CONFIG", "RESETSTAT")
 		take(t, store, "k", policyOf(t, "", aLimit(algorithm, 10)), 1)
 		stats := do("INFO", "commandstats")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/watchdog"
 	"github.com/stint-go/stint/redisstore"
@@ -74,10 +75,7 @@ type reporting struct {
 func newReporting(t *testing.T, conn redisconn.Conn, options redisstore.Options) *reporting {
 	t.Helper()
 	options.DenialCache = -1
-	store, err := redisstore.New(conn, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(redisstore.New(conn, options))(t)
 	t.Cleanup(store.Close)
 	w := &reporting{Store: store}
 	store.Watch(watchTimeout, func(_ int, cause error) {
@@ -203,10 +201,7 @@ func TestRefusingServerIsReported(t *testing.T) {
 func TestSilentServerHoldsLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := &muteConn{}
-		store, err := redisstore.New(conn, redisstore.Options{DenialCache: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := must.Get(redisstore.New(conn, redisstore.Options{DenialCache: -1}))(t)
 		t.Cleanup(store.Close)
 		policy := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, 10))
 		for range 20 {

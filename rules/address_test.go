@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -143,16 +144,13 @@ func TestKeysOfClientsCanBeOverridden(t *testing.T) {
 			address = netip.AddrFrom4([4]byte(bytes))
 		}
 		address = address.Unmap()
-		resolver, err := clientip.New(clientip.Config{IPv6Prefix: bits})
-		if err != nil {
-			t.Fatal(err)
-		}
+		resolver := must.Get(clientip.New(clientip.Config{IPv6Prefix: bits}))(t)
 		key := resolver.KeyOf(address)
 		if _, err := rules.Compile([]rules.Rule{banning(key, rules.PerIP)}, rules.Options{IPv6Prefix: bits}); err != nil {
 			t.Errorf("%s: %v", key, err)
 		}
 		spelt := netip.AddrPortFrom(address, 80).String()
-		_, err = rules.Compile([]rules.Rule{banning(spelt, rules.PerIP)}, rules.Options{IPv6Prefix: bits})
+		_, err := rules.Compile([]rules.Rule{banning(spelt, rules.PerIP)}, rules.Options{IPv6Prefix: bits})
 		if !strings.Contains(text(err), "; allowed: "+key+", by which") {
 			t.Errorf("%s with %d bits: %v, want %s", spelt, bits, err, key)
 		}

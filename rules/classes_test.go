@@ -5,6 +5,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -12,20 +13,12 @@ import (
 func TestClassOfTheRule(t *testing.T) {
 	org, _ := organisation()
 	org.Classes = classes()
-	set, err := rules.Compile([]rules.Rule{org}, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(rules.Compile([]rules.Rule{org}, rules.Options{}))(t)
 	body := strings.Repeat("batch", 1000)
 	class := body[:len("batch")]
 	var m rules.Matches
-	if err := set.Match(&rules.Request{Path: "/", Attributes: map[string]string{"class": class}}, &m); err != nil {
-		t.Fatal(err)
-	}
-	h, err := m.At(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, set.Match(&rules.Request{Path: "/", Attributes: map[string]string{"class": class}}, &m))
+	h := must.Get(m.At(0))(t)
 	same := unsafe.StringData(h.Class) == unsafe.StringData(class) //nolint:gosec // the addresses are compared
 	if h.Class != "batch" || same {
 		t.Errorf("class %q is a part of the request", h.Class)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -124,10 +125,7 @@ func TestDistinctClientsHaveDistinctKeys(t *testing.T) {
 		r.Scope, r.Missing = nil, rules.MissingIP
 		from := rapid.IntRange(1, 3).Draw(t, "from")
 		r.Scope = scopes[from-rapid.IntRange(0, 1).Draw(t, "address"):]
-		set, err := rules.Compile([]rules.Rule{r}, rules.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		set := must.Get(rules.Compile([]rules.Rule{r}, rules.Options{}))(t)
 		var m rules.Matches
 		for range 60 {
 			client := [4]string{parts.Draw(t, "address"), parts.Draw(t, "user"), parts.Draw(t, "key"), parts.Draw(t, "x")}
@@ -135,9 +133,7 @@ func TestDistinctClientsHaveDistinctKeys(t *testing.T) {
 				client[lacks] = ""
 			}
 			request := rules.Request{Address: client[0], User: client[1], APIKey: client[2], Attributes: map[string]string{"x": client[3]}}
-			if err := set.Match(&request, &m); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, set.Match(&request, &m))
 			h, err := m.At(0)
 			if err != nil || h.Outcome != rules.Limited {
 				t.Fatal(h, err)
@@ -172,14 +168,9 @@ func TestAPIKeysAreNeverShown(t *testing.T) {
 		r := rule("a")
 		r.Missing = rules.MissingDeny
 		r.Scope = rapid.SampledFrom([][]string{{rules.PerAPIKey}, {rules.PerUser, rules.PerAPIKey}, {rules.PerAPIKey, rules.PerIP}}).Draw(t, "scope")
-		set, err := rules.Compile([]rules.Rule{r}, rules.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		set := must.Get(rules.Compile([]rules.Rule{r}, rules.Options{}))(t)
 		var m rules.Matches
-		if err := set.Match(&rules.Request{APIKey: key, User: "u", Address: "::1"}, &m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, set.Match(&rules.Request{APIKey: key, User: "u", Address: "::1"}, &m))
 		if h, err := m.At(0); err != nil || h.Outcome != rules.Limited || strings.Contains(h.Claim.Key, key) {
 			t.Fatalf("%q is in the claim %+v, %v", key, h, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -43,9 +44,7 @@ func TestOverridesByHash(t *testing.T) {
 	} {
 		var m rules.Matches
 		request := rules.Request{Method: "GET", Path: "/", Address: "192.0.2.1", APIKey: test.key, User: test.user}
-		if err := set.Match(&request, &m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, set.Match(&request, &m))
 		for i, want := range []rules.Outcome{test.one, test.two} {
 			if matched, err := m.At(i); err != nil || matched.Outcome != want {
 				t.Errorf("key %q, user %q: rule %d is %v, %v; want %v", test.key, test.user, i, matched.Outcome, err, want)

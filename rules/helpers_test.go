@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -35,11 +36,7 @@ func one(text string) []string {
 
 func compile(t testing.TB, list ...rules.Rule) *rules.Set {
 	t.Helper()
-	set, err := rules.Compile(list, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return set
+	return must.Get(rules.Compile(list, rules.Options{}))(t)
 }
 
 // A tester is a test, or an attempt of rapid.
@@ -52,9 +49,7 @@ type tester interface {
 func matched(t tester, set *rules.Set, r rules.Request) []string {
 	t.Helper()
 	var m rules.Matches
-	if err := set.Match(&r, &m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, set.Match(&r, &m))
 	ids := make([]string, m.Len())
 	for i := range ids {
 		ids[i] = m.Rule(i).ID
@@ -65,19 +60,13 @@ func matched(t tester, set *rules.Set, r rules.Request) []string {
 // held is what the only rule of a set makes of the request.
 func held(t testing.TB, set *rules.Set, r rules.Request) rules.Matched {
 	t.Helper()
-	h, err := tryHeld(t, set, r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h
+	return must.Get(tryHeld(t, set, r))(t)
 }
 
 func tryHeld(t testing.TB, set *rules.Set, r rules.Request) (rules.Matched, error) {
 	t.Helper()
 	var m rules.Matches
-	if err := set.Match(&r, &m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, set.Match(&r, &m))
 	if m.Len() != 1 {
 		t.Fatalf("%d rules match %+v, want 1", m.Len(), r)
 	}

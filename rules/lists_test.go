@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -28,22 +29,15 @@ func TestListsOfMatches(t *testing.T) {
 	var m rules.Matches
 	for range 5 {
 		for i := range requests {
-			if err := set.Match(&requests[i], &m); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, set.Match(&requests[i], &m))
 			var got []rules.Matched
 			for j := range m.Len() {
-				matched, err := m.At(j)
-				if err != nil {
-					t.Fatal(err)
-				}
+				matched := must.Get(m.At(j))(t)
 				got = append(got, matched)
 			}
 			for j := range got {
 				var fresh rules.Matches
-				if err := set.Match(&requests[i], &fresh); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, set.Match(&requests[i], &fresh))
 				if want, err := fresh.At(j); err != nil || fmt.Sprint(got[j]) != fmt.Sprint(want) {
 					t.Errorf("request %d: %+v, want %+v, %v", i, got[j], want, err)
 				}

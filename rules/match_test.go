@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -96,10 +97,7 @@ func TestPathPatterns(t *testing.T) {
 			if strict {
 				want = test.strict
 			}
-			set, err := rules.Compile([]rules.Rule{onPath("a", test.pattern)}, rules.Options{StrictSlash: strict})
-			if err != nil {
-				t.Fatal(err)
-			}
+			set := must.Get(rules.Compile([]rules.Rule{onPath("a", test.pattern)}, rules.Options{StrictSlash: strict}))(t)
 			if got := matched(t, set, rules.Request{Path: test.path}); (len(got) == 1) != want {
 				t.Errorf("%q matches %q: %v, want %v (strict: %v)", test.pattern, test.path, !want, want, strict)
 			}

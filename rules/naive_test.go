@@ -13,6 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -403,10 +404,7 @@ func TestMatchAsOneByOne(t *testing.T) {
 			for i := range rapid.IntRange(1, 12).Draw(t, "rules") {
 				list = append(list, drawRule(t, i))
 			}
-			set, err := rules.Compile(list, rules.Options{StrictSlash: strict})
-			if err != nil {
-				t.Fatal(err)
-			}
+			set := must.Get(rules.Compile(list, rules.Options{StrictSlash: strict}))(t)
 			for range requests {
 				r := drawRequest(t)
 				got, want := matched(t, set, r), naiveMatch(list, strict, r)

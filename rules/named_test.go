@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -44,18 +45,10 @@ func TestNamedClientsHaveTheirKeys(t *testing.T) {
 				request.Attributes["plan"] = text
 			}
 		}
-		set, err := rules.Compile([]rules.Rule{rule}, rules.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		set := must.Get(rules.Compile([]rules.Rule{rule}, rules.Options{}))(t)
 		var m rules.Matches
-		if err := set.Match(&request, &m); err != nil {
-			t.Fatal(err)
-		}
-		matched, err := m.At(0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, set.Match(&request, &m))
+		matched := must.Get(m.At(0))(t)
 		if got, err := rule.ClientKey(rules.JoinKey(named...)); err != nil || got != matched.Claim.Key {
 			t.Errorf("%q of %v: %q, %v; the requests are counted under %q", named, rule.Scope, got, err, matched.Claim.Key)
 		}

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -97,10 +98,7 @@ func compareNetworks(t *rapid.T, scope []string) (found int) {
 			r.Overrides[i].Key = rules.HashedClient(strings.ReplaceAll(key, "!", `\|`)) + "|" + ip
 		}
 	}
-	set, err := rules.Compile([]rules.Rule{r}, rules.Options{IPv6Prefix: bits})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(rules.Compile([]rules.Rule{r}, rules.Options{IPv6Prefix: bits}))(t)
 	for range 20 {
 		came := address.Draw(t, "client")
 		ip, sent := keyOf(came), network(came, 32, bits)
@@ -116,9 +114,7 @@ func compareNetworks(t *rapid.T, scope []string) (found int) {
 			found++
 		}
 		var m rules.Matches
-		if err := set.Match(&request, &m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, set.Match(&request, &m))
 		h, err := m.At(0)
 		if err != nil || h.Claim.Policy.Limit(0).Capacity != want {
 			t.Fatalf("%s%s has %+v, %v; want the limit %d of %+v", who, ip, h, err, want, r.Overrides)
@@ -149,9 +145,7 @@ func TestPerNetwork(t *testing.T) {
 	} {
 		for i, user := range []string{"ann", ""} {
 			request, m := rules.Request{Address: address, User: user}, rules.Matches{}
-			if err := set.Match(&request, &m); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, set.Match(&request, &m))
 			one, err := m.At(0)
 			two, err2 := m.At(1)
 			if err != nil || err2 != nil || one.Claim.Key != want[0] || two.Claim.Key != want[1+i] {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -27,14 +28,9 @@ func TestPartitionBy(t *testing.T) {
 	} {
 		var m rules.Matches
 		r := rules.Request{Path: "/", User: "alice", Attributes: map[string]string{"tenant": tenant}}
-		if err := set.Match(&r, &m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, set.Match(&r, &m))
 		for i := range m.Len() {
-			matched, err := m.At(i)
-			if err != nil {
-				t.Fatal(err)
-			}
+			matched := must.Get(m.At(i))(t)
 			if key := matched.Claim.Key; matched.Outcome != rules.Limited || !strings.HasPrefix(key, tag) || matched.Rule.ID == "user" && !strings.HasSuffix(key, "alice") {
 				t.Errorf("%s of %q: %q, want it behind %s", matched.Rule.ID, tenant, key, tag)
 			}
@@ -55,9 +51,7 @@ func TestPartitionBy(t *testing.T) {
 	}
 	long := rules.Request{Path: "/", User: strings.Repeat("u", 250), Attributes: map[string]string{"tenant": "acme"}}
 	var m rules.Matches
-	if err := set.Match(&long, &m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, set.Match(&long, &m))
 	for i := range m.Len() {
 		if matched, err := m.At(i); err != nil || len(matched.Claim.Key) > bounds.MaxKeyBytes || !strings.HasPrefix(matched.Claim.Key, "{acme}") {
 			t.Errorf("%d: %+v %v", i, matched.Claim, err)
@@ -88,9 +82,7 @@ func TestPartitionMissing(t *testing.T) {
 		set := compile(t, r)
 		for _, attributes := range []map[string]string{nil, {"tenant": ""}} {
 			var m rules.Matches
-			if err := set.Match(&rules.Request{Path: "/", Address: "192.0.2.1", User: "{a}k", Attributes: attributes}, &m); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, set.Match(&rules.Request{Path: "/", Address: "192.0.2.1", User: "{a}k", Attributes: attributes}, &m))
 			matched, err := m.At(0)
 			if err != nil || matched.Outcome != test.outcome || matched.Claim.Key != test.key {
 				t.Errorf("%v, %s: %v %q %v, want %v %q", test.missing, test.scope, matched.Outcome, matched.Claim.Key, err, test.outcome, test.key)
@@ -116,9 +108,7 @@ func TestPartitionMissing(t *testing.T) {
 func TestNoPartition(t *testing.T) {
 	set := compile(t, rules.Rule{ID: "all", Scope: []string{rules.Global}, Limits: []stint.Limit{ten}})
 	var m rules.Matches
-	if err := set.Match(&rules.Request{Path: "/", Attributes: map[string]string{"": "mine"}}, &m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, set.Match(&rules.Request{Path: "/", Attributes: map[string]string{"": "mine"}}, &m))
 	if matched, err := m.At(0); err != nil || matched.Claim.Key != "*" {
 		t.Errorf("the client is %q, %v", matched.Claim.Key, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/rulediff"
 	"github.com/stint-go/stint/rules"
 )
@@ -14,15 +15,10 @@ import (
 func policyFor(t *testing.T, set *rules.Set, id, address string) *stint.Policy {
 	t.Helper()
 	var m rules.Matches
-	if err := set.Match(&rules.Request{Address: address}, &m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, set.Match(&rules.Request{Address: address}, &m))
 	for i := range m.Len() {
 		if m.Rule(i).ID == id {
-			h, err := m.At(i)
-			if err != nil {
-				t.Fatal(err)
-			}
+			h := must.Get(m.At(i))(t)
 			return h.Claim.Policy
 		}
 	}
@@ -52,10 +48,7 @@ func TestPoliciesOutliveAReload(t *testing.T) {
 	} {
 		changed := a
 		test.change(&changed)
-		second, err := rules.Compile([]rules.Rule{b, changed}, rules.Options{Previous: first})
-		if err != nil {
-			t.Fatal(err)
-		}
+		second := must.Get(rules.Compile([]rules.Rule{b, changed}, rules.Options{Previous: first}))(t)
 		own := policyFor(t, first, "a", "0:0:0:1::/64") == policyFor(t, second, "a", "0:0:0:1::/64")
 		other := policyFor(t, first, "a", "::/64") == policyFor(t, second, "a", "::/64")
 		if own != test.own || other != test.other {
@@ -74,10 +67,7 @@ func TestPoliciesOutliveAReload(t *testing.T) {
 }
 
 func TestFailureOfOthers(t *testing.T) {
-	policy, err := stint.NewPolicy("", ten)
-	if err != nil {
-		t.Fatal(err)
-	}
+	policy := must.Get(stint.NewPolicy("", ten))(t)
 	if got := rules.FailureOf(policy); got != (rules.Failure{}) {
 		t.Errorf("got %v", got)
 	}

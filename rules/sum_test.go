@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -45,14 +46,9 @@ func TestSums(t *testing.T) {
 		}
 		up := new(big.Int).Add(sum.Num(), new(big.Int).Sub(sum.Denom(), big.NewInt(1)))
 		want := up.Div(up, sum.Denom()).Int64()
-		set, err := rules.Compile([]rules.Rule{r}, rules.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		set := must.Get(rules.Compile([]rules.Rule{r}, rules.Options{}))(t)
 		var m rules.Matches
-		if err := set.Match(&request, &m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, set.Match(&request, &m))
 		h, err := m.At(0)
 		if want > bounds.MaxPermits {
 			if err == nil {
@@ -92,9 +88,7 @@ func TestSumsOfLimits(t *testing.T) {
 		{of("1000000000", "1", ""), 0},
 	} {
 		var m rules.Matches
-		if err := set.Match(&test.request, &m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, set.Match(&test.request, &m))
 		limits, err := m.At(0)
 		if test.cost == 0 {
 			if err == nil {
@@ -112,9 +106,7 @@ func TestSumsOfLimits(t *testing.T) {
 	}
 	var m rules.Matches
 	much := of("61", "", "")
-	if err := set.Match(&much, &m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, set.Match(&much, &m))
 	if _, err := m.At(2); allowedOf(err) != "a cost of 1 to 60, the rule's max_cost" {
 		t.Errorf("above max_cost: %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -14,18 +15,14 @@ var ends = time.Date(2026, time.December, 24, 18, 0, 0, 0, time.UTC)
 // ending is a set of one rule, that bans a client until the end, and admits more of its network for ever.
 func ending(t *testing.T) *rules.Set {
 	t.Helper()
-	set, err := rules.Compile([]rules.Rule{{
+	return must.Get(rules.Compile([]rules.Rule{{
 		ID: "a", Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.FixedWindow(1, time.Hour)},
 		Overrides: []rules.Override{
 			{Key: "192.0.2.1", Banned: true, Until: ends},
 			{Key: "192.0.2.0/24", Limits: []stint.Limit{stint.FixedWindow(50, time.Hour)}},
 			{Key: "198.51.100.0/24", Unlimited: true, Until: ends},
 		},
-	}}, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return set
+	}}, rules.Options{}))(t)
 }
 
 // An override holds until its end, and not at it; then that of a longer network does, or the rule's limits.
@@ -48,9 +45,7 @@ func TestOverrideEnds(t *testing.T) {
 			if now.IsZero() { // nobody tells the time: none has ended
 				m.Now = nil
 			}
-			if err := set.Match(&rules.Request{Path: "/", Address: c.address}, &m); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, set.Match(&rules.Request{Path: "/", Address: c.address}, &m))
 			got, err := m.At(0)
 			shown, errShown := set.ClientMatch("a", c.address, m.Now)
 			if err != nil || errShown != nil || got.Outcome != want || shown.Outcome != want {
@@ -74,9 +69,7 @@ func TestTimeOfOverrides(t *testing.T) {
 	m := rules.Matches{Now: func() time.Time { asked++; return ends }}
 	for address, want := range map[string]int{"192.0.2.1": 1, "192.0.2.9": 0, "203.0.113.1": 0} {
 		asked = 0
-		if err := set.Match(&rules.Request{Path: "/", Address: address}, &m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, set.Match(&rules.Request{Path: "/", Address: address}, &m))
 		if _, err := m.At(0); err != nil || asked != want {
 			t.Errorf("%s: the time was asked for %d times, want %d (%v)", address, asked, want, err)
 		}

@@ -1,6 +1,10 @@
 package rules
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stint-go/stint/internal/must"
+)
 
 // TestReadings counts the normalisations that a path's features leave open, as they are told in
 // docs/adr/0010-every-reading-of-a-path.md.
@@ -19,9 +23,7 @@ func TestReadings(t *testing.T) {
 		`///./%2e/%2f\%5c#`:   2*3*(2*2+3*3+3*3) + (3+2)*(3*2+3*3+3*3),
 	} {
 		var p decoded
-		if err := p.decode(path, true); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.decode(path, true))
 		n, last := 1, canonical
 		for as := canonical.after(p.features); as != canonical; as = as.after(p.features) {
 			if as <= last {
@@ -40,14 +42,9 @@ func TestAReadingIsKept(t *testing.T) {
 	r := Rule{Match: Match{Paths: []string{"/users/{id}"}}, Scope: []string{"custom:id"}, Banned: true}
 	a, b := r, r
 	a.ID, b.ID = "a", "b"
-	set, err := Compile([]Rule{a, b}, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(Compile([]Rule{a, b}, Options{}))(t)
 	var m Matches
-	if err := set.Match(&Request{Path: "/users/a%2Fb"}, &m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, set.Match(&Request{Path: "/users/a%2Fb"}, &m))
 	for i := range m.rules {
 		if got := m.parameter(&m.rules[i], "id"); got != "a/b" {
 			t.Errorf("rule %d has %q, want a/b", i, got)

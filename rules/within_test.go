@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -373,17 +374,12 @@ func totalOf(weights map[string]int64) (total int64) {
 func claimsOf(t *testing.T, set *rules.Set, id string, r rules.Request) (list []string) {
 	t.Helper()
 	var m rules.Matches
-	if err := set.Match(&r, &m); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, set.Match(&r, &m))
 	for i := range m.Len() {
 		if m.Rule(i).ID != id {
 			continue
 		}
-		h, err := m.At(i)
-		if err != nil {
-			t.Fatal(err)
-		}
+		h := must.Get(m.At(i))(t)
 		if h.Outcome != rules.Limited {
 			return []string{h.Outcome.String()}
 		}
@@ -480,10 +476,7 @@ func TestWithinOfTheNextSet(t *testing.T) {
 		}
 	}
 	floor := func() *stint.Policy {
-		claims, err := set.ClientClaims("team", "ads")
-		if err != nil {
-			t.Fatal(err)
-		}
+		claims := must.Get(set.ClientClaims("team", "ads"))(t)
 		return claims[0].Policy
 	}
 	before := floor()

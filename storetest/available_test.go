@@ -7,6 +7,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/internal/must"
 )
 
 // What all ways have together is what requests of one permit are admitted, one after another, until one is denied, where
@@ -40,11 +41,7 @@ func TestAvailable(t *testing.T) {
 		op.Each = make([]stint.Outcome, op.Limits())
 		f := newFixture(t, like(&reference{}))
 		do := func(op stint.Op) stint.Decision {
-			d, err := f.store.Decide(f.ctx, op)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return d
+			return must.Get(f.store.Decide(f.ctx, op))(t)
 		}
 		for range random.IntN(6) {
 			do(op)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 )
 
 var errBroken = errors.New("broken")
@@ -110,9 +111,7 @@ func TestFaultyResets(t *testing.T) {
 		}{"before": {Fault{Err: errBroken}, 7}, "after": {Fault{Err: errBroken, After: true}, 9}} {
 			t.Run(r.String()+" "+name, func(t *testing.T) {
 				f := NewFaulty(like(&reference{})(t, NewClock(noon)))
-				if _, err := f.Decide(t.Context(), operation(stint.VerbTake, "k", policy, 2)); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(f.Decide(t.Context(), operation(stint.VerbTake, "k", policy, 2)))(t)
 				f.Inject(func(c Call) Fault {
 					if !c.Reset || c.Ops != nil {
 						t.Errorf("the plan was asked about %+v", c)

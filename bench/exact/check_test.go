@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 )
 
 // dawn is a time at which windows of a second and a permit's turn begin.
@@ -82,10 +83,7 @@ func TestCheckFindsFaults(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			policy, err := stint.NewPolicy("", stint.TokenBucket(3, stint.PerSecond(1)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			policy := must.Get(stint.NewPolicy("", stint.TokenBucket(3, stint.PerSecond(1))))(t)
 			reports := answers()
 			c.spoil(reports[0].Clients[0], reports[1].Clients[0])
 			got := check(1, policy, reports)

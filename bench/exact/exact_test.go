@@ -20,6 +20,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/load"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
@@ -84,10 +85,7 @@ func TestEightProcessesAreExact(t *testing.T) {
 	if *algorithms != "all" {
 		asked = nil
 		for name := range strings.SplitSeq(*algorithms, ",") {
-			algorithm, err := notation.ParseAlgorithm(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			algorithm := must.Get(notation.ParseAlgorithm(name))(t)
 			asked = append(asked, algorithm)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -94,18 +95,14 @@ func (m *stored) growth(tb testing.TB, d *deployment, clients int) int64 {
 	}
 	for i := range m.fills {
 		now.Add(min(int64(i), 1) * m.pause.Microseconds())
-		if err := s.Fill(tb.Context(), 0, names); err != nil {
-			tb.Fatal(err)
-		}
+		must.Do(tb, s.Fill(tb.Context(), 0, names))
 	}
 	for i := 0; m.fills < 3 && i < clients; i += max(clients/probes, 1) { // what is dropped costs no memory
 		if a, err := s.TakeOne(tb.Context(), 0, names[i]); err != nil || !a.Allowed || a.Remaining != perDay.Permits-2 {
 			tb.Fatalf("%s, %s: %s has %d permits left, want %d (%v)", m.impl, m.state, names[i], a.Remaining, perDay.Permits-2, err)
 		}
 	}
-	if err := s.Close(); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, s.Close())
 	return d.memory(tb) - before
 }
 

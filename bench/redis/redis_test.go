@@ -18,6 +18,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stint-go/stint/bench/internal/proc"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -93,10 +94,7 @@ func deployed(tb testing.TB, cluster bool, nodes ...*testredis.Server) *deployme
 	tb.Helper()
 	d := &deployment{cluster: cluster, nodes: nodes, all: []int{os.Getpid()}}
 	for _, node := range nodes {
-		info, err := node.Info("server")
-		if err != nil {
-			tb.Fatal(err)
-		}
+		info := must.Get(node.Info("server"))(tb)
 		pid, _ := strconv.Atoi(info["process_id"])
 		d.addrs, d.redis, d.all = append(d.addrs, node.Addr()), append(d.redis, pid), append(d.all, pid)
 	}
@@ -118,9 +116,7 @@ func (d *deployment) behind(tb testing.TB, delay string) *deployment {
 func (d *deployment) flush(tb testing.TB) {
 	tb.Helper()
 	for _, node := range d.nodes {
-		if _, err := node.Do("FLUSHALL"); err != nil {
-			tb.Fatal(err)
-		}
+		must.Get(node.Do("FLUSHALL"))(tb)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/bench/internal/proc"
+	"github.com/stint-go/stint/internal/must"
 )
 
 var (
@@ -59,9 +60,7 @@ func serve(tb testing.TB, config, listener, addr string, env []string, args ...s
 func written(tb testing.TB, name, text string) string {
 	tb.Helper()
 	path := filepath.Join(tb.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		tb.Fatal(err)
-	}
+	must.Do(tb, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 

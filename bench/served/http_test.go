@@ -18,6 +18,7 @@ import (
 	"github.com/stint-go/stint/bench/internal/proc"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
@@ -69,18 +70,10 @@ type answer struct {
 
 func fetch(tb testing.TB, url string) (a answer) {
 	tb.Helper()
-	request, err := http.NewRequestWithContext(tb.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(tb.Context(), http.MethodGet, url, nil))(tb)
+	response := must.Get(http.DefaultClient.Do(request))(tb)
 	defer func() { _ = response.Body.Close() }()
-	if a.body, err = io.ReadAll(response.Body); err != nil {
-		tb.Fatal(err)
-	}
+	a.body = must.Get(io.ReadAll(response.Body))(tb)
 	a.status, a.header = response.StatusCode, response.Header
 	return a
 }
@@ -150,14 +143,8 @@ func ruled(tb testing.TB, h http.Handler, fields httplimit.Fields) http.Handler 
 	if err != nil {
 		tb.Fatal(err)
 	}
-	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{}), Set: set})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	limited, err := httplimit.New(httplimit.Config{Rules: limiter, Fields: fields})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	limiter := must.Get(enforce.New(enforce.Config{Store: memstore.New(memstore.Config{}), Set: set}))(tb)
+	limited := must.Get(httplimit.New(httplimit.Config{Rules: limiter, Fields: fields}))(tb)
 	return limited.Wrap(h)
 }
 

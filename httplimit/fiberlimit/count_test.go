@@ -13,6 +13,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/httplimit/fiberlimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -34,16 +35,13 @@ func TestHandlerCounts(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := 0
-		m, err := httplimit.New(httplimit.Config{
+		m := must.Get(httplimit.New(httplimit.Config{
 			Limiter: limiter, Key: func(*http.Request) (string, error) { return "k", nil },
 			Count: func(status int) bool {
 				got = status
 				return status == 403
 			},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		app := fiber.New()
 		app.Use(recover.New(), fiberlimit.Handler(m))
 		app.Get("/*", test.handler)

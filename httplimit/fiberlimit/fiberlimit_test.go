@@ -22,6 +22,7 @@ import (
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/httplimit/fiberlimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 )
@@ -31,33 +32,16 @@ func still() time.Time { return time.UnixMicro(1_790_000_000_000_000) }
 
 func plain(t testing.TB, config httplimit.Config) *httplimit.Middleware {
 	t.Helper()
-	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "test", stint.FixedWindow(2, time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(memstore.New(memstore.Config{Now: still}), "test", stint.FixedWindow(2, time.Minute)))(t)
 	config.Limiter = limiter
-	limit, err := httplimit.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return limit
+	return must.Get(httplimit.New(config))(t)
 }
 
 func ruled(t testing.TB, config httplimit.Config, list ...rules.Rule) *httplimit.Middleware {
 	t.Helper()
-	set, err := rules.Compile(list, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.Rules, err = enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: still}), Set: set})
-	if err != nil {
-		t.Fatal(err)
-	}
-	limit, err := httplimit.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return limit
+	set := must.Get(rules.Compile(list, rules.Options{}))(t)
+	config.Rules = must.Get(enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: still}), Set: set}))(t)
+	return must.Get(httplimit.New(config))(t)
 }
 
 // server has one route, which tells its parameter; calls counts how often it was reached.
@@ -82,14 +66,9 @@ func get(t testing.TB, app *fiber.App, path string, fields ...string) (*http.Res
 		name, value, _ := strings.Cut(field, ": ")
 		r.Header.Add(name, value)
 	}
-	response, err := app.Test(r, fiber.TestConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(app.Test(r, fiber.TestConfig{}))(t)
 	body, err := io.ReadAll(response.Body)
-	if err := errors.Join(err, response.Body.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, response.Body.Close()))
 	return response, string(body)
 }
 
@@ -327,11 +306,8 @@ func newHolding(t *testing.T, handler fiber.Handler, outer ...any) (app *fiber.A
 		stint.Concurrency(1).Named("places").WithCost(1), stint.FixedWindow(100, 24*time.Hour).Named("requests").WithCost(1),
 		stint.FixedWindow(1000, 24*time.Hour).Named("tokens"),
 	}
-	limiter, err := stint.New(store, "api", limits...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := httplimit.New(httplimit.Config{
+	limiter := must.Get(stint.New(store, "api", limits...))(t)
+	m := must.Get(httplimit.New(httplimit.Config{
 		Limiter: limiter, Reserve: &stint.Hold{},
 		Key: func(*http.Request) (string, error) { return "k", nil },
 		Cost: func(r *http.Request) (int64, error) {
@@ -341,10 +317,7 @@ func newHolding(t *testing.T, handler fiber.Handler, outer ...any) (app *fiber.A
 			return 50, nil
 		},
 		Failed: func(r *http.Request, err error) { t.Errorf("the end of %s %v: %v", r.URL, r.Header, err) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	app = fiber.New()
 	for _, h := range append(outer, fiberlimit.Handler(m)) {
 		app.Use(h)
@@ -353,9 +326,7 @@ func newHolding(t *testing.T, handler fiber.Handler, outer ...any) (app *fiber.A
 	return app, func() string {
 		each := make([]stint.Outcome, len(limits))
 		op := stint.Op{Verb: stint.VerbPeek, Claim: stint.Claim{Key: "k", Policy: limiter.Policy(), Permits: 1}, Each: each}
-		if _, err := store.Decide(t.Context(), op); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(store.Decide(t.Context(), op))(t)
 		return fmt.Sprint(each[0].Remaining, each[1].Remaining, each[2].Remaining)
 	}
 }
@@ -436,10 +407,7 @@ func (s noEnds) Decide(ctx context.Context, op stint.Op) (stint.Decision, error)
 
 // A hold that can't be ended is reported with the request as it came, although others came meanwhile.
 func TestHandlerCannotEndHold(t *testing.T) {
-	limiter, err := stint.New(noEnds{memstore.New(memstore.Config{Now: still})}, "api", stint.Concurrency(2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(noEnds{memstore.New(memstore.Config{Now: still})}, "api", stint.Concurrency(2)))(t)
 	var failed []string
 	m, err := httplimit.New(httplimit.Config{
 		Limiter: limiter, Reserve: &stint.Hold{},
@@ -534,11 +502,8 @@ func routed(config fiber.Config, middleware ...any) *fiber.App {
 
 // The plan that an earlier handler has put into fiber's context says which limiter a request has, or that it has none.
 func TestLimiterOf(t *testing.T) {
-	base, err := stint.New(memstore.New(memstore.Config{Now: still}), "plans", stint.FixedWindow(1, time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	limit, err := httplimit.New(httplimit.Config{
+	base := must.Get(stint.New(memstore.New(memstore.Config{Now: still}), "plans", stint.FixedWindow(1, time.Minute)))(t)
+	limit := must.Get(httplimit.New(httplimit.Config{
 		LimiterOf: fiberlimit.From(func(c fiber.Ctx) (*stint.Limiter, error) {
 			if limits := fiber.Locals[int64](c, "limit"); limits > 0 {
 				return base.With(stint.FixedWindow(limits, time.Minute))
@@ -546,10 +511,7 @@ func TestLimiterOf(t *testing.T) {
 			return nil, nil
 		}),
 		Key: fiberlimit.From(func(c fiber.Ctx) (string, error) { return fiber.Locals[string](c, "user"), nil }),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	for limits, want := range map[int64]int{2: 2, 3: 3, 0: 5} {
 		calls := 0
 		app := server(fiber.Config{}, &calls, func(c fiber.Ctx) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/httplimit/fiberlimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/storetest"
 )
@@ -27,13 +28,10 @@ func TestFailedIsToldLater(t *testing.T) {
 		}
 		return storetest.Fault{}
 	})
-	limiter, err := stint.New(store, "test", stint.FixedWindow(100, time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(store, "test", stint.FixedWindow(100, time.Minute)))(t)
 	var mu sync.Mutex
 	told := map[string]int{}
-	limit, err := httplimit.New(httplimit.Config{
+	limit := must.Get(httplimit.New(httplimit.Config{
 		Limiter: limiter, Reserve: &stint.Hold{},
 		Failed: func(r *http.Request, err error) {
 			mu.Lock()
@@ -41,10 +39,7 @@ func TestFailedIsToldLater(t *testing.T) {
 			_, within := fiberlimit.Context(r)
 			told[fmt.Sprint(r.URL.Path, " ", r.Header.Get("X-Id"), " ", within)]++
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	calls := 0
 	app := server(fiber.Config{}, &calls, fiberlimit.Handler(limit))
 	want := map[string]int{}

@@ -16,6 +16,7 @@ import (
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/httplimit/ginlimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 )
@@ -25,33 +26,16 @@ func still() time.Time { return time.UnixMicro(1_790_000_000_000_000) }
 
 func plain(t testing.TB, config httplimit.Config) *httplimit.Middleware {
 	t.Helper()
-	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "test", stint.FixedWindow(2, time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(memstore.New(memstore.Config{Now: still}), "test", stint.FixedWindow(2, time.Minute)))(t)
 	config.Limiter = limiter
-	limit, err := httplimit.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return limit
+	return must.Get(httplimit.New(config))(t)
 }
 
 func ruled(t testing.TB, config httplimit.Config, list ...rules.Rule) *httplimit.Middleware {
 	t.Helper()
-	set, err := rules.Compile(list, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.Rules, err = enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: still}), Set: set})
-	if err != nil {
-		t.Fatal(err)
-	}
-	limit, err := httplimit.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return limit
+	set := must.Get(rules.Compile(list, rules.Options{}))(t)
+	config.Rules = must.Get(enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: still}), Set: set}))(t)
+	return must.Get(httplimit.New(config))(t)
 }
 
 // engine has one route, which tells its parameter; calls counts how often it was reached.
@@ -217,17 +201,11 @@ func raw(t testing.TB, h http.Handler, path string) *httptest.ResponseRecorder {
 
 // A middleware that holds does so until gin's handlers are done, and commits what they say.
 func TestHandlerHolds(t *testing.T) {
-	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "api",
-		stint.Concurrency(1).Named("places").WithCost(1), stint.FixedWindow(100, 24*time.Hour).Named("tokens"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := httplimit.New(httplimit.Config{
+	limiter := must.Get(stint.New(memstore.New(memstore.Config{Now: still}), "api",
+		stint.Concurrency(1).Named("places").WithCost(1), stint.FixedWindow(100, 24*time.Hour).Named("tokens")))(t)
+	m := must.Get(httplimit.New(httplimit.Config{
 		Limiter: limiter, Reserve: &stint.Hold{}, Cost: func(*http.Request) (int64, error) { return 50, nil },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	g := gin.New()
 	g.Use(ginlimit.Handler(m))
 	depth := 0
@@ -249,11 +227,8 @@ func TestHandlerHolds(t *testing.T) {
 
 // The plan that an earlier handler has put into gin's context says which limiter a request has, or that it has none.
 func TestLimiterOf(t *testing.T) {
-	base, err := stint.New(memstore.New(memstore.Config{Now: still}), "plans", stint.FixedWindow(1, time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	limit, err := httplimit.New(httplimit.Config{
+	base := must.Get(stint.New(memstore.New(memstore.Config{Now: still}), "plans", stint.FixedWindow(1, time.Minute)))(t)
+	limit := must.Get(httplimit.New(httplimit.Config{
 		LimiterOf: ginlimit.From(func(c *gin.Context) (*stint.Limiter, error) {
 			if limits := c.GetInt64("limit"); limits > 0 {
 				return base.With(stint.FixedWindow(limits, time.Minute))
@@ -261,10 +236,7 @@ func TestLimiterOf(t *testing.T) {
 			return nil, nil
 		}),
 		Key: ginlimit.From(func(c *gin.Context) (string, error) { return c.GetString("user"), nil }),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	for limits, want := range map[int64]int{2: 2, 3: 3, 0: 5} {
 		calls := 0
 		e := engine(&calls, func(c *gin.Context) {
@@ -318,10 +290,7 @@ func TestHandlerCounts(t *testing.T) {
 			}
 		}))
 		ask := func(path string) (status int) {
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/"+path, http.NoBody)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/"+path, http.NoBody))(t)
 			w, err := server.Client().Do(r)
 			if err != nil {
 				return 0 // of a hijacked connection

@@ -12,6 +12,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/must"
 )
 
 // muldiv's operands: 0 <= a < 2^53, 0 <= b < 2^35, 0 < c < 2^45, and a quotient
@@ -70,9 +71,7 @@ func checkMuldiv(t *testing.T, vm *vm, a, b, c int64) {
 		return
 	}
 	call := lua.P{Fn: vm.muldiv, NRet: 2, Protect: true}
-	if err := vm.state.CallByParam(call, lua.LNumber(a), lua.LNumber(b), lua.LNumber(c)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, vm.state.CallByParam(call, lua.LNumber(a), lua.LNumber(b), lua.LNumber(c)))
 	got, gotRemainder := vm.state.Get(-2), vm.state.Get(-1)
 	vm.state.Pop(2)
 	if got != lua.LNumber(quotient.Int64()) || gotRemainder != lua.LNumber(remainder.Int64()) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
+	"github.com/stint-go/stint/internal/must"
 )
 
 // zones has those with the oddest changes of the offset: by half an hour, at
@@ -97,10 +98,7 @@ func TestCalendarWindows(t *testing.T) {
 
 func instant(t *testing.T, text string) stint.Instant {
 	t.Helper()
-	at, err := time.Parse("2006-01-02T15:04:05", text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := must.Get(time.Parse("2006-01-02T15:04:05", text))(t)
 	return stint.Instant(at.UnixMicro())
 }
 
@@ -114,10 +112,7 @@ func newCalendarWindow(unit stint.Calendar, zone string) *algorithm.Machine {
 func TestCalendarWindowsTile(t *testing.T) {
 	const year2060 = stint.Instant(2_840_140_800_000_000)
 	for _, zone := range zones {
-		location, err := time.LoadLocation(zone)
-		if err != nil {
-			t.Fatal(err)
-		}
+		location := must.Get(time.LoadLocation(zone))(t)
 		for unit := stint.CalendarMinute; unit <= stint.CalendarYear; unit++ {
 			t.Run(fmt.Sprintf("%v/%s", unit, zone), func(t *testing.T) {
 				random := rand.New(rand.NewPCG(*seed, uint64(unit)))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/notation"
 )
 
@@ -111,9 +112,7 @@ func (vm *vm) check(t *testing.T) {
 		}
 		return 0
 	})
-	if err := vm.state.CallByParam(lua.P{Fn: vm.guard, Protect: true}, check); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, vm.state.CallByParam(lua.P{Fn: vm.guard, Protect: true}, check))
 }
 
 // divides reports whether a*b = quotient*c + remainder with 0 <= remainder < c.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
+	"github.com/stint-go/stint/internal/must"
 )
 
 //go:embed testdata/refund_taken.lua
@@ -66,9 +67,7 @@ func testRefundTwins(t *testing.T, a stint.Algorithm) {
 				}
 				table.RawSetString("edges", vm.edges(&m, at))
 			}
-			if err := vm.state.CallByParam(lua.P{Fn: refund, NRet: 4, Protect: true}, args...); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, vm.state.CallByParam(lua.P{Fn: refund, NRet: 4, Protect: true}, args...))
 			left := state
 			changed := m.Refund(&left, now, n, taken)
 			want := show(&m, &left)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/notation"
 )
 
@@ -47,10 +48,7 @@ func TestTranscripts(t *testing.T) {
 	}
 	for _, path := range paths {
 		t.Run(strings.TrimSuffix(strings.TrimPrefix(path, "testdata/"), ".txt"), func(t *testing.T) {
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(path))(t)
 			script := &transcript{t: t, vm: newVM(t), path: path, now: stint.Instant(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro())}
 			for i, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
 				script.line = i + 1
@@ -58,9 +56,7 @@ func TestTranscripts(t *testing.T) {
 			}
 			script.finish()
 			if *rewrite {
-				if err := os.WriteFile(path, []byte(strings.Join(script.out, "\n")+"\n"), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(path, []byte(strings.Join(script.out, "\n")+"\n"), 0o600))
 			}
 		})
 	}

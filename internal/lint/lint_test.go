@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // TestTree applies the rules to the module.
@@ -16,10 +18,7 @@ func TestTree(t *testing.T) {
 	if _, err := fs.Stat(tree, "go.mod"); err != nil {
 		t.Fatalf("not the module's tree: %v", err)
 	}
-	found, err := Check(tree)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(Check(tree))(t)
 	for _, f := range found {
 		t.Error(f)
 	}
@@ -28,10 +27,7 @@ func TestTree(t *testing.T) {
 // TestArchitecture holds ARCHITECTURE.md's table to this package's.
 func TestArchitecture(t *testing.T) {
 	tree := os.DirFS("../..")
-	text, err := fs.ReadFile(tree, "ARCHITECTURE.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(fs.ReadFile(tree, "ARCHITECTURE.md"))(t)
 	rows := make(map[string]string) // by folder
 	for line := range strings.Lines(string(text)) {
 		cells := strings.Split(line, "|")
@@ -47,10 +43,7 @@ func TestArchitecture(t *testing.T) {
 			continue
 		}
 		row, described := rows[f.path]
-		entries, err := fs.Glob(tree, f.path+"/*")
-		if err != nil {
-			t.Fatal(err)
-		}
+		entries := must.Get(fs.Glob(tree, f.path+"/*"))(t)
 		switch exists := len(entries) > 0; {
 		case exists && !described:
 			t.Errorf("%s is not in the table", f.path)
@@ -162,10 +155,7 @@ func TestRules(t *testing.T) {
 		{"a skip", map[string]string{"api/a_test.go": "import \"testing\"\nfunc TestX(t *testing.T) { t.Skip() }"}, []string{"api/a_test.go:4: skip:"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			found, err := Check(fake(c.files))
-			if err != nil {
-				t.Fatal(err)
-			}
+			found := must.Get(Check(fake(c.files)))(t)
 			if !slices.EqualFunc(found, c.want, func(f Finding, want string) bool { return strings.HasPrefix(f.String(), want) }) {
 				t.Errorf("got %q\nwant %q", found, c.want)
 			}

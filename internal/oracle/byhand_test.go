@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/must"
 )
 
 // An exampleStep is a step of a hand-computed example: an operation so long after noon, and what it
@@ -351,10 +352,7 @@ func TestOracleCalendar(t *testing.T) {
 }
 
 func instant(t *testing.T, text string) stint.Instant {
-	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := must.Get(time.Parse(time.RFC3339, text))(t)
 	return stint.Instant(at.UnixMicro())
 }
 
@@ -394,9 +392,5 @@ func operation(verb stint.Verb, key string, policy *stint.Policy, permits int64)
 // policyOf makes a policy that is known to be valid.
 func policyOf(t testing.TB, name string, limits ...stint.Limit) *stint.Policy {
 	t.Helper()
-	p, err := stint.NewPolicy(name, limits...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return must.Get(stint.NewPolicy(name, limits...))(t)
 }

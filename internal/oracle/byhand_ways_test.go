@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 )
 
 // A wayStep is a step of a hand-computed example with ways: what an operation of n permits each answers so long
@@ -166,9 +167,7 @@ func TestOracleWaysByHand(t *testing.T) {
 				for _, c := range Claims(&op) {
 					c.Permits = l.n
 				}
-				if err := op.Validate(); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, op.Validate())
 				o := l.each[l.index]
 				d := stint.Decision{
 					Allowed: l.allowed, Via: l.via, Index: l.index, At: noon + l.at,

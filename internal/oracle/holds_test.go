@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testconn"
@@ -45,10 +46,7 @@ func memory(clock *storetest.Clock, maxHolds int, _ uint64) stint.Store {
 
 // inRedis makes stores on the test's server, one after another. Seeds share out the encodings of logs.
 func inRedis(t *testing.T) newStore {
-	conn, err := testconn.Open(server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(testconn.Open(server.URL()))(t)
 	var last *redisstore.Store
 	t.Cleanup(func() {
 		if last != nil {
@@ -61,15 +59,10 @@ func inRedis(t *testing.T) newStore {
 		if last != nil {
 			last.Close()
 		}
-		if _, err := server.Do("FLUSHALL"); err != nil {
-			t.Fatal(err)
-		}
-		last, err = redisstore.New(lent{conn}, redisstore.Options{
+		must.Get(server.Do("FLUSHALL"))(t)
+		last = must.Get(redisstore.New(lent{conn}, redisstore.Options{
 			KeyPrefix: fmt.Sprint("holds", seed), LogEncoding: encodings[seed%3], Now: clock.Now, MaxHolds: maxHolds,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		return last
 	}
 }

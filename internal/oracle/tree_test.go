@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/storetest"
 )
@@ -195,10 +196,7 @@ func (tr *tree) add(parent *node, name string, capacity, rate int64) *node {
 func (tr *tree) set(n *node, capacity, rate, debt int64) {
 	n.limit = stint.TokenBucket(capacity, stint.Per(rate, tr.period))
 	n.limit.MaxDebt = debt
-	policy, err := stint.NewPolicy(n.name, n.limit)
-	if err != nil {
-		tr.Fatal(err)
-	}
+	policy := must.Get(stint.NewPolicy(n.name, n.limit))(tr)
 	n.policy = policy
 }
 

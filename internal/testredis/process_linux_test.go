@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // TestDiesWithParent runs this test program again, as a parent that is killed.
@@ -20,20 +22,13 @@ func TestDiesWithParent(t *testing.T) {
 	}
 	parent := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDiesWithParent$")
 	parent.Env = append(os.Environ(), inner+"=1", "TMPDIR="+t.TempDir())
-	out, err := parent.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := parent.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(parent.StdoutPipe())(t)
+	must.Do(t, parent.Start())
 	var pid int
 	for lines := bufio.NewScanner(out); pid == 0 && lines.Scan(); {
 		_, _ = fmt.Sscanf(lines.Text(), "server %d", &pid)
 	}
-	if err := parent.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, parent.Process.Kill())
 	_ = parent.Wait() // it was killed
 	if pid == 0 {
 		t.Fatal("the inner run started no server")

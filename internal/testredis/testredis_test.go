@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 var shared *Server
@@ -99,9 +101,7 @@ func TestRestart(t *testing.T) {
 	if got := do(t, s, "GET", "k"); got != nil {
 		t.Errorf("got %v after a restart, want nothing", got)
 	}
-	if err := s.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Kill())
 	if _, err := s.Do("PING"); err == nil {
 		t.Error("a killed server answers")
 	}
@@ -111,9 +111,7 @@ func TestRestart(t *testing.T) {
 
 func TestStop(t *testing.T) {
 	s := Start(t)
-	if err := s.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Stop())
 	if _, err := s.Do("PING"); err == nil {
 		t.Error("a stopped server answers")
 	}
@@ -127,9 +125,7 @@ func TestStop(t *testing.T) {
 
 func TestPause(t *testing.T) {
 	s := Start(t)
-	if err := s.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Pause())
 	reply := make(chan error, 1)
 	go func() {
 		_, err := s.Do("SET", "k", "v")
@@ -138,9 +134,7 @@ func TestPause(t *testing.T) {
 	if err := paused(s.process.pid()); err != nil {
 		t.Errorf("not paused: %v", err)
 	}
-	if err := s.Resume(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Resume())
 	if err := <-reply; err != nil {
 		t.Errorf("the command sent meanwhile: %v", err)
 	}
@@ -224,9 +218,7 @@ func TestSentinelFollow(t *testing.T) {
 	if now, err := s.Current(); now != old || err != nil {
 		t.Errorf("the primary is %v (%v)", now, err)
 	}
-	if err := old.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, old.Kill())
 	s.Follow(t)
 	if s.Primary == old || slices.Index(s.Replicas, old) < 0 {
 		t.Error("the old primary is not among the replicas")
@@ -244,9 +236,7 @@ func TestClusterFailover(t *testing.T) {
 	if holder, err := c.Holder(slot); holder != c.Nodes[0] || err != nil {
 		t.Errorf("slot %d is held by %v (%v)", slot, holder, err)
 	}
-	if err := c.Nodes[0].Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Nodes[0].Kill())
 	var now *Server
 	err := eventually(func() (err error) {
 		now, err = c.Holder(slot)
@@ -304,9 +294,7 @@ func TestUser(t *testing.T) {
 func TestDurable(t *testing.T) {
 	s := Start(t, Config("appendonly", "yes"), Config("appendfsync", "always"))
 	do(t, s, "SET", "k", "v")
-	if err := s.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Kill())
 	s.Restart(t)
 	if got := do(t, s, "GET", "k"); got != "v" {
 		t.Errorf("got %v after a crash, want v", got)
@@ -315,10 +303,7 @@ func TestDurable(t *testing.T) {
 
 func TestFreePort(t *testing.T) {
 	for range 50 {
-		port, err := freePort(true)
-		if err != nil {
-			t.Fatal(err)
-		}
+		port := must.Get(freePort(true))(t)
 		if port+busOffset >= 1<<16 {
 			t.Fatalf("port %d leaves no room for the bus", port)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 )
@@ -17,9 +18,7 @@ func TestAdvise(t *testing.T) {
 	settings := []testredis.Option{testredis.Config("lazyfree-lazy-expire", "yes"), testredis.Config("maxmemory-policy", "volatile-ttl")}
 	own := testredis.Start(t, settings...)
 	cluster := testredis.StartCluster(t, 3, settings...)
-	if _, err := cluster.Nodes[1].Do("CONFIG", "SET", "lazyfree-lazy-expire", "no"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(cluster.Nodes[1].Do("CONFIG", "SET", "lazyfree-lazy-expire", "no"))(t)
 	for name, c := range map[string]struct {
 		client redis.UniversalClient
 		advice int

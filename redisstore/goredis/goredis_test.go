@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
@@ -47,10 +48,7 @@ func TestCluster(t *testing.T) {
 		}
 	}
 	for _, node := range cluster.Nodes {
-		stats, err := node.Info("commandstats")
-		if err != nil {
-			t.Fatal(err)
-		}
+		stats := must.Get(node.Info("commandstats"))(t)
 		if stats["cmdstat_eval"] == "" && stats["cmdstat_evalsha"] == "" {
 			t.Errorf("%s decided nothing", node.Addr())
 		}
@@ -87,10 +85,7 @@ func TestRefusal(t *testing.T) {
 	failover := func(retries int) redis.UniversalClient {
 		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "stint", SentinelAddrs: at, MaxRetries: retries})
 	}
-	pipeline, err := single(t, addr).AutoPipeline()
-	if err != nil {
-		t.Fatal(err)
-	}
+	pipeline := must.Get(single(t, addr).AutoPipeline())(t)
 	for name, c := range map[string]struct {
 		client redis.UniversalClient
 		want   string // "" if it is accepted
@@ -180,17 +175,11 @@ func TestScriptFlush(t *testing.T) {
 	leakless(t)
 	own := testredis.Start(t)
 	store := storeOn(t, newConn(t, single(t, own.Addr())), redisstore.Options{})
-	if err := store.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := own.Do("CONFIG", "RESETSTAT"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.Ready(t.Context()))
+	must.Get(own.Do("CONFIG", "RESETSTAT"))(t)
 	policy := ten(t)
 	for want := int64(9); want >= 5; want-- {
-		if _, err := own.Do("SCRIPT", "FLUSH"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(own.Do("SCRIPT", "FLUSH"))(t)
 		if got := left(t, store, stint.VerbTake, policy); got != want {
 			t.Errorf("%d remain, want %d", got, want)
 		}
@@ -198,10 +187,7 @@ func TestScriptFlush(t *testing.T) {
 	if got := left(t, store, stint.VerbPeek, policy); got != 5 {
 		t.Errorf("%d remain, want 5", got)
 	}
-	stats, err := own.Info("commandstats")
-	if err != nil {
-		t.Fatal(err)
-	}
+	stats := must.Get(own.Info("commandstats"))(t)
 	for command, want := range map[string]string{"cmdstat_evalsha": "calls=6,", "cmdstat_eval": "calls=6,"} {
 		if !strings.HasPrefix(stats[command], want) {
 			t.Errorf("%s: %s, want %s…", command, stats[command], want)
@@ -214,9 +200,7 @@ func TestContext(t *testing.T) {
 	leakless(t)
 	way := startProxy(t, server.Addr())
 	conn := newConn(t, single(t, way.addr()))
-	if _, err := conn.Do(t.Context(), "PING"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Do(t.Context(), "PING"))(t)
 	way.dropAll()
 	ctx, cancel := context.WithCancel(t.Context())
 	answer := make(chan error)

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/goredis"
@@ -47,11 +48,7 @@ func single(t testing.TB, addr string) *redis.Client {
 
 func newConn(t testing.TB, client redis.UniversalClient) redisconn.Conn {
 	t.Helper()
-	conn, err := goredis.New(client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return conn
+	return must.Get(goredis.New(client))(t)
 }
 
 // storeOn makes a store on a connection of its own, closed at the end of the test.
@@ -60,10 +57,7 @@ func storeOn(t testing.TB, conn redisconn.Conn, options redisstore.Options) *red
 	if options.KeyPrefix == "" {
 		options.KeyPrefix = "test" + strconv.FormatInt(prefixes.Add(1), 10)
 	}
-	store, err := redisstore.New(conn, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(redisstore.New(conn, options))(t)
 	t.Cleanup(store.Close)
 	return store
 }
@@ -71,11 +65,7 @@ func storeOn(t testing.TB, conn redisconn.Conn, options redisstore.Options) *red
 // ten is a policy of ten permits that come back when the test is long over.
 func ten(t testing.TB) *stint.Policy {
 	t.Helper()
-	policy, err := stint.NewPolicy("ten", stint.TokenBucket(10, stint.Per(1, 24*time.Hour)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return policy
+	return must.Get(stint.NewPolicy("ten", stint.TokenBucket(10, stint.Per(1, 24*time.Hour))))(t)
 }
 
 func op(verb stint.Verb, policy *stint.Policy) stint.Op {
@@ -111,10 +101,7 @@ type proxy struct {
 // startProxy starts a proxy that ends with the test.
 func startProxy(t testing.TB, server string) *proxy {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it listens at once
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t) //nolint:noctx // it listens at once
 	p := &proxy{listener: listener, server: server, dropped: make(chan struct{}, 100)}
 	p.group.Go(p.accept)
 	t.Cleanup(func() {

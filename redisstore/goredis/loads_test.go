@@ -3,6 +3,7 @@ package goredis_test
 import (
 	"testing"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testredis"
 )
@@ -15,9 +16,7 @@ func TestScriptLoads(t *testing.T) {
 	script := redisconn.NewScript("return KEYS[1]")
 	for i, want := range []uint64{1, 1, 2} {
 		if i == 2 {
-			if _, err := own.Do("SCRIPT", "FLUSH"); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(own.Do("SCRIPT", "FLUSH"))(t)
 		}
 		reply, err := conn.Eval(t.Context(), script, []string{"k"}, nil)
 		if got := conn.ScriptLoads(); err != nil || reply != "k" || got != want {

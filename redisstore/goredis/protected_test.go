@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/goredis"
@@ -21,30 +22,18 @@ func TestOpenWithoutRedis(t *testing.T) {
 	server := testredis.Start(t)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
-	store, err := goredis.Open(client, goredis.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(goredis.Open(client, goredis.Config{}))(t)
 	t.Cleanup(store.Close)
-	if err := store.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	limiter, err := stint.New(store, "api", stint.FixedWindow(1, 24*time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.Ready(t.Context()))
+	limiter := must.Get(stint.New(store, "api", stint.FixedWindow(1, 24*time.Hour)))(t)
+	must.Do(t, server.Pause())
 	for range 5 {
 		// A process that did not get a processor meanwhile says that it was overloaded.
 		if d, err := limiter.Allow(t.Context(), "ann"); !errors.Is(err, stint.ErrOverloaded) && (err != nil || !d.Allowed || !d.Degraded) {
 			t.Errorf("without Redis: %+v, %v", d, err)
 		}
 	}
-	if err := server.Resume(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, server.Resume())
 	for start := time.Now(); ; <-time.After(time.Millisecond) {
 		if d, err := limiter.Allow(t.Context(), "bob"); err == nil && !d.Degraded && !d.Allowed {
 			break

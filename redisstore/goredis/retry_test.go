@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
@@ -68,10 +69,7 @@ func all(addr string) func(context.Context) ([]redis.ClusterSlot, error) {
 // were received.
 func hangUp(t testing.TB) (addr string, scripts *atomic.Int64) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it listens at once
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t) //nolint:noctx // it listens at once
 	scripts = &atomic.Int64{}
 	var serving sync.WaitGroup
 	serve := func(conn net.Conn) {
@@ -155,16 +153,9 @@ func TestPatienceWhileSlotsMove(t *testing.T) {
 	client := closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: nodes.Addrs()}))
 	conn := newConn(t, client)
 	const one, other = "{b}1", "{b}2" // their slot is 3300, of the first node
-	if _, err := conn.Do(t.Context(), "SET", one, "1"); err != nil {
-		t.Fatal(err)
-	}
-	id, err := nodes.Nodes[1].Do("CLUSTER", "MYID")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := nodes.Nodes[0].Do("CLUSTER", "SETSLOT", 3300, "MIGRATING", id); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Do(t.Context(), "SET", one, "1"))(t)
+	id := must.Get(nodes.Nodes[1].Do("CLUSTER", "MYID"))(t)
+	must.Get(nodes.Nodes[0].Do("CLUSTER", "SETSLOT", 3300, "MIGRATING", id))(t)
 	answered := make(chan error, 1)
 	go func() {
 		const source = "return redis.call('GET', KEYS[1])"
@@ -172,17 +163,12 @@ func TestPatienceWhileSlotsMove(t *testing.T) {
 		answered <- err
 	}()
 	for {
-		info, err := nodes.Nodes[0].Info("errorstats")
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must.Get(nodes.Nodes[0].Info("errorstats"))(t)
 		if strings.HasPrefix(info["errorstat_TRYAGAIN"], "count=") {
 			break
 		}
 	}
-	if _, err := nodes.Nodes[0].Do("CLUSTER", "SETSLOT", 3300, "STABLE"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(nodes.Nodes[0].Do("CLUSTER", "SETSLOT", 3300, "STABLE"))(t)
 	if err := <-answered; err != nil {
 		t.Error(err)
 	}
@@ -270,10 +256,7 @@ func TestFollowsMovedKeys(t *testing.T) {
 	}
 	errs := 0
 	for _, node := range nodes.Nodes {
-		info, err := node.Info("errorstats")
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must.Get(node.Info("errorstats"))(t)
 		if strings.HasPrefix(info["errorstat_MOVED"], "count=") {
 			errs++
 		}
@@ -294,13 +277,8 @@ func TestFollowsMovingKeys(t *testing.T) {
 		state string
 		other *testredis.Server
 	}{{to, "IMPORTING", from}, {from, "MIGRATING", to}} {
-		id, err := c.other.Do("CLUSTER", "MYID")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.node.Do("CLUSTER", "SETSLOT", 3300, c.state, id); err != nil {
-			t.Fatal(err)
-		}
+		id := must.Get(c.other.Do("CLUSTER", "MYID"))(t)
+		must.Get(c.node.Do("CLUSTER", "SETSLOT", 3300, c.state, id))(t)
 	}
 	conn := newConn(t, closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: nodes.Addrs()})))
 	const source = "return tostring(redis.call('INCRBY', KEYS[1], ARGV[1]))"
@@ -310,10 +288,7 @@ func TestFollowsMovingKeys(t *testing.T) {
 			t.Errorf("got %q (%v), want %q", got, err, want)
 		}
 	}
-	info, err := from.Info("errorstats")
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(from.Info("errorstats"))(t)
 	if !strings.HasPrefix(info["errorstat_ASK"], "count=") {
 		t.Error("the first node sent the client nowhere")
 	}
@@ -338,9 +313,7 @@ func TestReloadsCluster(t *testing.T) {
 		},
 	}))
 	conn := newConn(t, client)
-	if _, err := conn.Do(t.Context(), "GET", "nothing"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Do(t.Context(), "GET", "nothing"))(t)
 	if _, err := conn.Do(t.Context(), "SET", "nothing"); err == nil {
 		t.Error("a wrong command: no error")
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testredis"
 )
@@ -37,10 +38,7 @@ func subscribed(ctx context.Context, t testing.TB, conn redisconn.Conn) (message
 // subscribers is how many the server has on the channel "c".
 func subscribers(t testing.TB, server *testredis.Server) int64 {
 	t.Helper()
-	reply, err := server.Do("PUBSUB", "NUMSUB", "c")
-	if err != nil {
-		t.Fatal(err)
-	}
+	reply := must.Get(server.Do("PUBSUB", "NUMSUB", "c"))(t)
 	return reply.([]any)[1].(int64)
 }
 
@@ -62,9 +60,7 @@ func TestSubscribe(t *testing.T) {
 			messages, ended := subscribed(ctx, t, conn)
 			sent := []string{"one", "", "three\r\n", "four"}
 			for _, m := range sent {
-				if _, err := c.server.Do("PUBLISH", "c", m); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(c.server.Do("PUBLISH", "c", m))(t)
 			}
 			var got []string
 			for range sent {
@@ -101,9 +97,7 @@ func TestSubscriptionIsLost(t *testing.T) {
 	}))
 	conn := newConn(t, client)
 	_, ended := subscribed(t.Context(), t, conn)
-	if _, err := own.Do("CLIENT", "KILL", "TYPE", "pubsub"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(own.Do("CLIENT", "KILL", "TYPE", "pubsub"))(t)
 	if err := <-ended; err == nil || errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want the loss of the connection", err)
 	}
@@ -118,9 +112,7 @@ func TestSubscriptionIsLost(t *testing.T) {
 	if n := subscribers(t, own); n != 1 {
 		t.Errorf("%d subscribers, want 1", n)
 	}
-	if err := own.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, own.Kill())
 	if err := <-ended; err == nil {
 		t.Error("the server is gone: no error")
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 )
@@ -62,10 +63,7 @@ func TestCloseWhileClientDials(t *testing.T) {
 	made := &clusterConn{attempts: newAttempts()}
 	made.client.Store(&client)
 	conn := connOf(made)
-	store, err := redisstore.New(conn, redisstore.Options{DenialCache: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(redisstore.New(conn, redisstore.Options{DenialCache: -1}))(t)
 	var callers sync.WaitGroup
 	eventually(t, "a call dials", func() bool {
 		callers.Go(func() { _, _ = conn.Do(t.Context(), "EXISTS", "k") }) // over a wire by chance
@@ -91,10 +89,7 @@ func TestCloseWhileClientDials(t *testing.T) {
 	if err := conn.Subscribe(t.Context(), "c", func() {}, func(string) {}); !errors.Is(err, rueidis.ErrClosing) {
 		t.Errorf("a subscription after Close: %v", err)
 	}
-	limiter, err := stint.New(store, "api", stint.TokenBucket(100, stint.PerSecond(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(store, "api", stint.TokenBucket(100, stint.PerSecond(1))))(t)
 	if _, err := limiter.Allow(t.Context(), "k"); !errors.Is(err, stint.ErrUnavailable) {
 		t.Errorf("a decision after Close: %v", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testredis"
 )
@@ -172,9 +173,7 @@ func TestKeepsNoArguments(t *testing.T) {
 		return "+OK\r\n"
 	})
 	c := newFakeCluster(t, node.address)
-	if _, err := c.Do(t.Context(), "GET", "k"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Do(t.Context(), "GET", "k"))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	keys, args := []string{"{k}a"}, []string{"1"}

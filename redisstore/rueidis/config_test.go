@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
 )
@@ -37,12 +38,9 @@ func ExampleOpen() {
 
 // What the three parts of a configuration say is heeded: the connection's, the store's and failover's.
 func TestOpenConfig(t *testing.T) {
-	store, err := rueidis.Open(rueidis.Config{
+	store := must.Get(rueidis.Open(rueidis.Config{
 		URL: server.URL(), Store: redisstore.Options{KeyPrefix: "config"}, Failover: failover.Config{Timeout: time.Minute},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(store.Close)
 	if d := take(t, store, "k", policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 5)), 2); d.Remaining != 3 || d.Degraded {
 		t.Errorf("%+v, want 3 left by Redis", d)

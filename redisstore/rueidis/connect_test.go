@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
@@ -22,10 +23,7 @@ import (
 // minimal is what docs/redis.md says a user needs to be allowed.
 func minimal(t testing.TB) []string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/redis.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/redis.md"))(t)
 	_, rules, found := strings.Cut(string(text), "ACL SETUSER limiter on >PASSWORD ")
 	rules, _, ended := strings.Cut(rules, "\n")
 	if !found || !ended {
@@ -37,9 +35,7 @@ func minimal(t testing.TB) []string {
 // writeSecret writes a file.
 func writeSecret(t testing.TB, name, text string) string {
 	t.Helper()
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(name, []byte(text), 0o600))
 	return name
 }
 
@@ -73,19 +69,14 @@ func TestTopologies(t *testing.T) {
 		"user with the least rights and sentinels": func(t *testing.T) (rueidis.Config, []*testredis.Server) {
 			watched := testredis.StartSentinel(t, testredis.User("limiter", append([]string{">s3cret"}, minimal(t)...)...))
 			for _, sentinel := range watched.Sentinels {
-				if _, err := sentinel.Do("ACL", "SETUSER", "asker", "on", ">theirs", "+ping", "+sentinel|get-master-addr-by-name"); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(sentinel.Do("ACL", "SETUSER", "asker", "on", ">theirs", "+ping", "+sentinel|get-master-addr-by-name"))(t)
 			}
 			return rueidis.Config{
 				URL: watched.URL(), Username: "limiter", PasswordFile: file, SentinelUsername: "asker", SentinelPassword: "theirs",
 			}, []*testredis.Server{watched.Primary}
 		},
 		"socket": func(t *testing.T) (rueidis.Config, []*testredis.Server) {
-			dir, err := os.MkdirTemp("", "stint") //nolint:usetesting // a socket's path is short
-			if err != nil {
-				t.Fatal(err)
-			}
+			dir := must.Get(os.MkdirTemp("", "stint"))(t) //nolint:usetesting // a socket's path is short
 			t.Cleanup(func() { _ = os.RemoveAll(dir) })
 			socket := filepath.Join(dir, "redis.sock")
 			own := testredis.Start(t, testredis.Config("unixsocket", socket), password)
@@ -141,9 +132,7 @@ func TestConnectRecovers(t *testing.T) {
 	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 1000))
 	rule := func(s *testredis.Server, rules ...any) {
 		t.Helper()
-		if _, err := s.Do(append([]any{"ACL", "SETUSER", "limiter"}, rules...)...); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Do(append([]any{"ACL", "SETUSER", "limiter"}, rules...)...))(t)
 	}
 	for _, c := range []struct {
 		name, cause string
@@ -155,9 +144,7 @@ func TestConnectRecovers(t *testing.T) {
 			"absent", "connection refused",
 			func(s *testredis.Server) rueidis.Config { return rueidis.Config{URL: s.URL()} },
 			func(s *testredis.Server) {
-				if err := s.Stop(); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, s.Stop())
 			},
 			func(s *testredis.Server) { s.Restart(t) },
 		},
@@ -217,9 +204,7 @@ func TestPasswordRotates(t *testing.T) {
 	take(t, store, "k", policy, 1)
 	writeSecret(t, file, "new\r\n")
 	for _, command := range [][]any{{"ACL", "SETUSER", "limiter", "resetpass", ">new"}, {"CLIENT", "KILL", "USER", "limiter"}} {
-		if _, err := own.Do(command...); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(own.Do(command...))(t)
 	}
 	until(t, "it decides", func() bool {
 		_, err := store.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1))
@@ -234,10 +219,7 @@ func TestCertificateRotates(t *testing.T) {
 	own := testredis.Start(t, testredis.TLS(authority))
 	cert, key := authority.Issue(t, "service")
 	write := func(from, to string) {
-		text, err := os.ReadFile(from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(from))(t)
 		writeSecret(t, to, string(text))
 	}
 	// One that the server does not believe, at first.
@@ -257,10 +239,7 @@ func TestCertificateRotates(t *testing.T) {
 // A server that takes connections and says nothing: nobody is held beyond its context,
 // and all hear that there is no connection.
 func TestSilentServer(t *testing.T) {
-	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = ln.Close() }()
 	before := goleak.IgnoreCurrent()
 	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 5))
@@ -302,16 +281,11 @@ func TestSilentSecond(t *testing.T) {
 		take(t, store, "k", policy, 1) // over all connections
 	}
 	accepted := func() string {
-		info, err := own.Info("stats")
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must.Get(own.Info("stats"))(t)
 		return info["total_connections_received"]
 	}
 	first := accepted()
-	if _, err := own.Do("CLIENT", "PAUSE", 1000, "ALL"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(own.Do("CLIENT", "PAUSE", 1000, "ALL"))(t)
 	for range 20 {
 		take(t, store, "k", policy, 1)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -28,10 +29,7 @@ func newFake(t *testing.T, reply func(command []string) string) *fake {
 
 func startFake(t *testing.T, mute bool, reply func(command []string) string) *fake {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	f := &fake{address: listener.Addr().String(), reply: reply, mute: mute}
 	var group sync.WaitGroup
 	var mu sync.Mutex

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
@@ -19,9 +20,7 @@ func TestHeals(t *testing.T) {
 	own := testredis.Start(t)
 	do := func(args ...any) func(testing.TB) {
 		return func(t testing.TB) {
-			if _, err := own.Do(args...); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(own.Do(args...))(t)
 		}
 	}
 	for _, c := range []struct {
@@ -34,9 +33,7 @@ func TestHeals(t *testing.T) {
 		{"SCRIPT FLUSH", do("SCRIPT", "FLUSH"), 3},
 		{"restart", own.Restart, 4},
 		{"crash and restart", func(t testing.TB) {
-			if err := own.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, own.Kill())
 			own.Restart(t)
 		}, 4},
 	} {
@@ -108,9 +105,7 @@ func TestUnavailable(t *testing.T) {
 	store := openURL(t, own.URL(), redisstore.Options{})
 	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 5))
 	take(t, store, "k", policy, 1)
-	if err := own.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, own.Kill())
 	results := make([]stint.Result, 3)
 	o := op(stint.VerbTake, "k", policy, 1)
 	store.DecideAll(t.Context(), []stint.Op{o, o, o}, results)
@@ -133,17 +128,13 @@ func TestConnectionCut(t *testing.T) {
 	store := openURL(t, own.URL(), redisstore.Options{})
 	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 5))
 	take(t, store, "k", policy, 1)
-	if err := own.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, own.Pause())
 	answer := make(chan error)
 	go func() {
 		_, err := store.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1))
 		answer <- err
 	}()
-	if err := own.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, own.Kill())
 	if err := <-answer; !errors.Is(err, stint.ErrUnavailable) {
 		t.Errorf("got %v, want %v", err, stint.ErrUnavailable)
 	}

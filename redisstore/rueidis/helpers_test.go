@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
@@ -34,14 +35,8 @@ func TestMain(m *testing.M) {
 // open makes a store without failover that connects in the background, closed at the end of the test.
 func open(t testing.TB, c rueidis.Config, options redisstore.Options) *redisstore.Store {
 	t.Helper()
-	conn, err := rueidis.Dial(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := redisstore.New(conn, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(rueidis.Dial(c))(t)
+	store := must.Get(redisstore.New(conn, options))(t)
 	t.Cleanup(store.Close)
 	return store
 }
@@ -50,19 +45,13 @@ func open(t testing.TB, c rueidis.Config, options redisstore.Options) *redisstor
 func openURL(t testing.TB, url string, options redisstore.Options) *redisstore.Store {
 	t.Helper()
 	store := open(t, rueidis.Config{URL: url}, options)
-	if err := store.Ping(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.Ping(t.Context()))
 	return store
 }
 
 func policyOf(t testing.TB, name string, limits ...stint.Limit) *stint.Policy {
 	t.Helper()
-	p, err := stint.NewPolicy(name, limits...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return must.Get(stint.NewPolicy(name, limits...))(t)
 }
 
 func op(verb stint.Verb, key string, policy *stint.Policy, permits int64) stint.Op {

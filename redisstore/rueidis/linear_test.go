@@ -14,6 +14,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/redisstore"
 )
@@ -137,9 +138,7 @@ func remember(t *testing.T, store *redisstore.Store) {
 		if store.Stats().Announcing {
 			return
 		}
-		if err := store.Ping(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, store.Ping(t.Context()))
 	}
 	t.Fatal("the store does not listen to announcements")
 }

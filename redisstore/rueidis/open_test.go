@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
@@ -64,10 +65,7 @@ func TestOpenDatabase(t *testing.T) {
 	own := testredis.Start(t)
 	store := openURL(t, own.URL()+"/3", redisstore.Options{})
 	take(t, store, "k", policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 5)), 1)
-	keyspace, err := own.Info("keyspace")
-	if err != nil {
-		t.Fatal(err)
-	}
+	keyspace := must.Get(own.Info("keyspace"))(t)
 	if len(keyspace) != 1 || !strings.HasPrefix(keyspace["db3"], "keys=2,") {
 		t.Errorf("the keyspace is %v, want a hash and the number of partitions in db3", keyspace)
 	}
@@ -79,9 +77,7 @@ func TestOpenDatabase(t *testing.T) {
 // A server that is not there is unavailable, whichever way it is addressed.
 func TestOpenNobody(t *testing.T) {
 	own := testredis.Start(t)
-	if err := own.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, own.Stop())
 	for _, address := range []string{
 		"redis://x:hunter2@" + own.Addr(), "rediss://x:hunter2@" + own.Addr(), "redis-cluster://x:hunter2@" + own.Addr(),
 		"redis-sentinel://x:hunter2@" + own.Addr() + "/main", "unix://" + filepath.Join(t.TempDir(), "none"),

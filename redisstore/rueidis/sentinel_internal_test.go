@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -55,10 +56,7 @@ func TestQuorum(t *testing.T) {
 		})
 		d.hosts = append(d.hosts, sentinel.address)
 	}
-	c, err := newSentinelConn(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(newSentinelConn(d))(t)
 	t.Cleanup(c.Close)
 	if err := c.Ready(t.Context()); !errors.Is(err, errNoQuorum) {
 		t.Errorf("one names another than the others: got %v, want %v", err, errNoQuorum)
@@ -106,14 +104,8 @@ func takes(ctx context.Context, c *sentinelConn) (admitted int) {
 func TestOldPrimaryIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	s := testredis.StartSentinel(t)
-	at, err := (Config{URL: s.URL()}).dialConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := newSentinelConn(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := must.Get((Config{URL: s.URL()}).dialConfig())(t)
+	c := must.Get(newSentinelConn(at))(t)
 	t.Cleanup(c.Close)
 	ctx, stop := context.WithCancel(t.Context())
 	total := make(chan int, 1)
@@ -128,27 +120,19 @@ func TestOldPrimaryIsNotBelieved(t *testing.T) {
 		eventually(t, "10 are admitted, and known to all", spent(server))
 	}
 	old := s.Primary
-	if err := old.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, old.Kill())
 	s.Follow(t)
 	eventually(t, "the new one decides", func() bool { return c.isUp() && c.Primary() == s.Primary.Addr() })
 	// Cut off for the client, and the sentinels name no other, however long it takes.
 	for _, sentinel := range s.Sentinels {
-		if _, err := sentinel.Do("SENTINEL", "SET", testredis.MasterName, "down-after-milliseconds", 3_600_000); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(sentinel.Do("SENTINEL", "SET", testredis.MasterName, "down-after-milliseconds", 3_600_000))(t)
 	}
-	if err := s.Primary.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Primary.Pause())
 	c.up.Load().giveUp(errors.New("cut off by the test"))
 	old.Restart(t)
 	began := time.Now()
 	eventually(t, "the time is over", func() bool { return time.Since(began) > 1500*time.Millisecond })
-	if err := s.Primary.Resume(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Primary.Resume())
 	eventually(t, "it decides again", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -44,9 +45,7 @@ func newTestLink(t *testing.T, dial func(context.Context) (net.Conn, error)) *si
 
 func startLink(t *testing.T, c *singleConn) *singleConn {
 	t.Helper()
-	if err := c.start(new(dialConfig).clientOptions(credentials{})); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.start(new(dialConfig).clientOptions(credentials{})))
 	t.Cleanup(c.Close)
 	return c
 }
@@ -168,9 +167,7 @@ func TestHalfOpen(t *testing.T) {
 	t.Parallel()
 	r := &relay{server: testredis.Start(t).Addr()}
 	c := newTestLink(t, r.dial)
-	if err := ping(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ping(t.Context(), c))
 	r.sever()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
@@ -191,13 +188,8 @@ func TestHalfOpen(t *testing.T) {
 func TestRole(t *testing.T) {
 	t.Parallel()
 	own, other := testredis.Start(t), testredis.Start(t)
-	addr, err := net.ResolveTCPAddr("tcp", other.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := own.Do("REPLICAOF", "127.0.0.1", addr.Port); err != nil {
-		t.Fatal(err)
-	}
+	addr := must.Get(net.ResolveTCPAddr("tcp", other.Addr()))(t)
+	must.Get(own.Do("REPLICAOF", "127.0.0.1", addr.Port))(t)
 	c := startLink(t, &singleConn{primary: true, dial: func(ctx context.Context) (*socket, error) {
 		conn, err := to(own.Addr())(ctx)
 		return newSocket(conn, own.Addr()), err
@@ -205,9 +197,7 @@ func TestRole(t *testing.T) {
 	if err := ping(t.Context(), c); !errors.Is(err, errReplica) {
 		t.Errorf("a replica: got %v, want %v", err, errReplica)
 	}
-	if _, err := own.Do("REPLICAOF", "NO", "ONE"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(own.Do("REPLICAOF", "NO", "ONE"))(t)
 	eventually(t, "a primary is used", func() bool { return ping(t.Context(), c) == nil })
 	c.Close()
 	if err := ping(t.Context(), c); err == nil {
@@ -277,9 +267,7 @@ func TestSubscribeWithoutHello(t *testing.T) {
 func TestAttemptsAreNotSpoilt(t *testing.T) {
 	server := testredis.Start(t)
 	c := newTestLink(t, to(server.Addr()))
-	if err := c.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Ready(t.Context()))
 	var group sync.WaitGroup
 	var stop atomic.Bool
 	var answered atomic.Int64
@@ -333,10 +321,7 @@ func TestGivenUpSaysWhy(t *testing.T) {
 
 // Closing ends a dial under way, and a greeting that is awaited, and leaves nothing behind.
 func TestCloseEndsDials(t *testing.T) {
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = listener.Close() }()
 	greeted := make(chan struct{}, 100)
 	go func() {

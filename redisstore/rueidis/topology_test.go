@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 )
@@ -122,15 +123,9 @@ func takenOver(t *testing.T, has func() bool) {
 func slotsOf(t *testing.T, cluster *testredis.Cluster) (slots []int) {
 	t.Helper()
 	for _, node := range cluster.Nodes {
-		keys, err := node.Do("KEYS", "*")
-		if err != nil {
-			t.Fatal(err)
-		}
+		keys := must.Get(node.Do("KEYS", "*"))(t)
 		for _, key := range keys.([]any) {
-			slot, err := node.Do("CLUSTER", "KEYSLOT", key)
-			if err != nil {
-				t.Fatal(err)
-			}
+			slot := must.Get(node.Do("CLUSTER", "KEYSLOT", key))(t)
 			if n := int(slot.(int64)); !slices.Contains(slots, n) {
 				slots = append(slots, n)
 			}
@@ -205,11 +200,7 @@ func TestReshard(t *testing.T) {
 func reshard(t *testing.T, cluster *testredis.Cluster, from, to *testredis.Server, slots int) {
 	t.Helper()
 	ask := func(node *testredis.Server, args ...any) any {
-		reply, err := node.Do(args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return reply
+		return must.Get(node.Do(args...))(t)
 	}
 	cli := exec.CommandContext(t.Context(), "redis-cli", "--cluster", "reshard", cluster.Nodes[0].Addr(), "--cluster-yes", "--cluster-slots", strconv.Itoa(slots),
 		"--cluster-from", fmt.Sprint(ask(from, "CLUSTER", "MYID")), "--cluster-to", fmt.Sprint(ask(to, "CLUSTER", "MYID")))
@@ -244,9 +235,7 @@ func TestClusterPrimaryGone(t *testing.T) {
 			store := openURL(t, cluster.URL(), redisstore.Options{})
 			c := newCrowd(t, store, 64, 16, 1_000_000, shortPatience)
 			c.well()
-			if err := end(cluster.Nodes[0]); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, end(cluster.Nodes[0]))
 			until(t, "calls fail", func() bool { return c.errors.Load() > 0 })
 			takenOver(t, func() bool {
 				info, err := cluster.Replicas[0].Info("replication")
@@ -272,9 +261,7 @@ func TestSentinelPrimaryGone(t *testing.T) {
 			c := newCrowd(t, store, 64, 16, 1_000_000, shortPatience)
 			c.well()
 			old := watched.Primary
-			if err := end(old); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, end(old))
 			until(t, "calls fail", func() bool { return c.errors.Load() > 0 })
 			takenOver(t, func() bool {
 				for _, replica := range watched.Replicas {
@@ -304,17 +291,11 @@ func TestPrimaryDemoted(t *testing.T) {
 	moved := func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), shortPatience)
 		defer cancel()
-		before, err := watched.Primary.Info("commandstats")
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := must.Get(watched.Primary.Info("commandstats"))(t)
 		if _, err := store.Decide(ctx, op(stint.VerbTake, "k", policy, 1)); err != nil {
 			return false
 		}
-		after, err := watched.Primary.Info("commandstats")
-		if err != nil {
-			t.Fatal(err)
-		}
+		after := must.Get(watched.Primary.Info("commandstats"))(t)
 		return before["cmdstat_evalsha"] != after["cmdstat_evalsha"]
 	}
 	until(t, "it decides on the new primary", moved)
@@ -329,14 +310,10 @@ func TestReadOnly(t *testing.T) {
 	policy := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, 1_000_000))
 	take(t, store, "k", policy, 1)
 	var host, port string
-	if _, err := fmt.Sscanf(other.Addr(), "127.0.0.1:%s", &port); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fmt.Sscanf(other.Addr(), "127.0.0.1:%s", &port))(t)
 	host = "127.0.0.1"
 	for _, command := range [][]any{{"REPLICAOF", host, port}, {"REPLICAOF", "NO", "ONE"}} {
-		if _, err := own.Do(command...); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(own.Do(command...))(t)
 		refused := command[1] == host
 		until(t, fmt.Sprint(command...), func() bool {
 			_, err := store.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1))

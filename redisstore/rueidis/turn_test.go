@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/storetest"
@@ -19,10 +20,7 @@ func beginMove(t *testing.T, cluster *testredis.Cluster) (slot int, from, to *te
 	t.Helper()
 	n, _ := do(t, cluster.Nodes[0], "CLUSTER", "KEYSLOT", "rate_limiter:{1.0.0}:settings").(int64)
 	slot = int(n)
-	from, err := cluster.Holder(slot)
-	if err != nil {
-		t.Fatal(err)
-	}
+	from = must.Get(cluster.Holder(slot))(t)
 	if to = cluster.Nodes[0]; to == from {
 		to = cluster.Nodes[1]
 	}
@@ -33,11 +31,7 @@ func beginMove(t *testing.T, cluster *testredis.Cluster) (slot int, from, to *te
 // do sends a command to one node.
 func do(t *testing.T, node *testredis.Server, args ...any) any {
 	t.Helper()
-	reply, err := node.Do(args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return reply
+	return must.Get(node.Do(args...))(t)
 }
 
 // While a slot moves, and until its keys do, the node that has them decides; then the one that got them. Calls wait only
@@ -101,10 +95,7 @@ func TestTurnWhileSlotMoves(t *testing.T) {
 	cluster := testredis.StartCluster(t, 2)
 	clock := storetest.NewClock(1_767_225_600_000_000)
 	store := openURL(t, cluster.URL(), redisstore.Options{Partitions: 1, Now: clock.Now})
-	policy, err := stint.NewPolicy("p", stint.TokenBucket(10, stint.PerHour(10)).WithMaxDebt(stint.NoDebt))
-	if err != nil {
-		t.Fatal(err)
-	}
+	policy := must.Get(stint.NewPolicy("p", stint.TokenBucket(10, stint.PerHour(10)).WithMaxDebt(stint.NoDebt)))(t)
 	decide := func(ctx context.Context, verb stint.Verb, key string, permits int64) (stint.Decision, error) {
 		return store.Decide(ctx, stint.Op{Verb: verb, Claim: stint.Claim{Key: key, Policy: policy, Permits: permits}})
 	}

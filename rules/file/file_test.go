@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 )
@@ -27,9 +28,7 @@ func TestFolder(t *testing.T) {
 	folder := t.TempDir()
 	for name, id := range map[string]string{"a.yaml": "first", "b.yaml": "second"} {
 		text := "- {id: " + id + ", scope: per_ip, limits: [{algorithm: fixed_window, limit: 5, window: 1m}]}\n"
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
 	}
 	set, err := file.ReadSet(folder, rules.Options{})
 	if err != nil || set.Len() != 2 {

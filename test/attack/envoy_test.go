@@ -24,6 +24,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // domain has a limit for the innocent client, and what attackers can make the service keep something for.
@@ -235,8 +237,6 @@ func (s *service) halfSend(ctx context.Context, address string, made *atomic.Int
 func writeDomain(t *testing.T, dir string) string {
 	t.Helper()
 	name := filepath.Join(dir, "domain.yaml")
-	if err := os.WriteFile(name, []byte(domain), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(name, []byte(domain), 0o600))
 	return name
 }

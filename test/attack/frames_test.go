@@ -24,6 +24,7 @@ import (
 	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -89,11 +90,7 @@ type frameAttack struct {
 
 func encoded(t *testing.T, m proto.Message) []byte {
 	t.Helper()
-	text, err := proto.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	return must.Get(proto.Marshal(m))(t)
 }
 
 // frameAttacks are those of which none comes through a client library.
@@ -237,10 +234,7 @@ func (s *service) calm(t *testing.T) {
 // trusted are the authorities of a file.
 func trusted(t *testing.T, file string) *x509.CertPool {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(text)
 	return pool

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -95,22 +96,13 @@ func startService(t *testing.T, more ...string) *service {
 	redis := testredis.Start(t)
 	dir := t.TempDir()
 	config, tokens := filepath.Join(dir, "stint.yaml"), filepath.Join(dir, "tokens")
-	if err := os.WriteFile(tokens, []byte(token+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(config, fmt.Appendf(nil, configuration, redis.URL(), *storeTimeout, tokens, tokens), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(tokens, []byte(token+"\n"), 0o600))
+	must.Do(t, os.WriteFile(config, fmt.Appendf(nil, configuration, redis.URL(), *storeTimeout, tokens, tokens), 0o600))
 	arguments := append([]string{"serve", "--config", config, "--grpc-listen", "127.0.0.1:0", "--resp-listen", "127.0.0.1:0", "--envoy-config", writeDomain(t, dir)}, more...)
 	command := exec.CommandContext(context.Background(), binary, arguments...)
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	output, err := command.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	output := must.Get(command.StderrPipe())(t)
+	must.Do(t, command.Start())
 	s := &service{process: command.Process}
 	found := map[string]chan string{}
 	for _, listener := range []string{"http", "admin", "grpc", "resp"} {

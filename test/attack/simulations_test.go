@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // mostSimulated is by how many bytes a simulation may grow the service's memory.
@@ -124,30 +126,23 @@ func packed(t *testing.T, head string, line func(i int) string) []byte {
 		more, err = io.WriteString(z, line(i))
 		n += more
 	}
-	if err := errors.Join(err, z.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, z.Close()))
 	return to.Bytes()
 }
 
 func simulationOf(t *testing.T, request any, log []byte) (body []byte, kind string) {
 	t.Helper()
-	encoded, err := json.Marshal(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := must.Get(json.Marshal(request))(t)
 	var to bytes.Buffer
 	form := multipart.NewWriter(&to)
-	err = form.WriteField("request", string(encoded))
+	err := form.WriteField("request", string(encoded))
 	if log != nil && err == nil {
 		var part io.Writer
 		if part, err = form.CreateFormFile("log", "access.log"); err == nil {
 			_, err = part.Write(log)
 		}
 	}
-	if err := errors.Join(err, form.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, form.Close()))
 	return to.Bytes(), form.FormDataContentType()
 }
 
@@ -181,17 +176,11 @@ func (s *service) simulate(ctx context.Context, t *testing.T, body []byte, kind 
 // resident is the service's memory in bytes, VmRSS now or VmHWM at most.
 func (s *service) resident(t *testing.T, what string) int {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.process.Pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", s.process.Pid)))(t)
 	match := regexp.MustCompile(what + `:\s+(\d+) kB`).FindSubmatch(text)
 	if match == nil {
 		t.Fatalf("no %s in %s", what, text)
 	}
-	n, err := strconv.Atoi(string(match[1]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(strconv.Atoi(string(match[1])))(t)
 	return n << 10
 }

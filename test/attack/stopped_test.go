@@ -5,6 +5,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // A service that was stopped for a second while it was asked blames nobody but itself: what it could not
@@ -16,13 +18,9 @@ func TestStopped(t *testing.T) {
 	rest := func(d time.Duration) { <-time.After(d) } // a length of the experiment
 	for range 2 {
 		rest(200 * time.Millisecond)
-		if err := s.process.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.process.Signal(syscall.SIGSTOP))
 		rest(time.Second)
-		if err := s.process.Signal(syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.process.Signal(syscall.SIGCONT))
 	}
 	rest(200 * time.Millisecond)
 	made, checks := crowd.stop(), innocent.stop()

@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/must"
 )
 
 var screenshots = flag.String("screenshots", "", "folder that pictures of all pages are put into; none are made without it")
@@ -252,10 +253,7 @@ func TestOtherOrigins(t *testing.T) {
 	t.Parallel()
 	s := ruled(t)
 	post := func(path, body, origin, site string, cookies []*http.Cookie) *http.Response {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.admin+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, s.admin+path, strings.NewReader(body)))(t)
 		r.Header.Set("Content-Type", "application/json")
 		if origin != "" {
 			r.Header.Set("Origin", origin)
@@ -266,10 +264,7 @@ func TestOtherOrigins(t *testing.T) {
 		for _, c := range cookies {
 			r.AddCookie(c)
 		}
-		response, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(http.DefaultClient.Do(r))(t)
 		_ = response.Body.Close()
 		return response
 	}
@@ -298,10 +293,7 @@ func TestOtherOrigins(t *testing.T) {
 	if got := post("/session", `{"token":"`+writer+`"}`, "http://evil.example", "cross-site", nil); got.StatusCode != http.StatusForbidden || len(got.Cookies()) != 0 {
 		t.Errorf("signing in from elsewhere: %d", got.StatusCode)
 	}
-	page, err := http.Get(s.admin + "/") //nolint:noctx // a test
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(http.Get(s.admin + "/"))(t) //nolint:noctx // a test
 	_ = page.Body.Close()
 	if policy := page.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "frame-ancestors 'none'") || !strings.Contains(policy, "script-src 'self';") {
 		t.Errorf("the policy is %q", policy)

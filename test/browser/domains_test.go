@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // The domains of Envoy's rate limit service stand beside the rules, with what their limits do.
@@ -18,20 +20,12 @@ descriptors:
   - {key: remote_address, rate_limit: {unit: year, requests_per_unit: 2}}
   - {key: tenant, shadow_mode: true, rate_limit: {unit: month, calendar: true, requests_per_unit: 9, accounting: reference}}
 `
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	s := serve(t, "--grpc-listen", "127.0.0.1:0", "--envoy-config", file)
 	for i, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {
 		body := strings.NewReader(`{"domain": "web", "descriptors": [{"entries": [{"key": "remote_address", "value": "192.0.2.1"}]}]}`)
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.api+"/json", body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, s.api+"/json", body))(t)
+		response := must.Get(http.DefaultClient.Do(request))(t)
 		_ = response.Body.Close()
 		if response.StatusCode != want {
 			t.Errorf("request %d: %d, want %d", i, response.StatusCode, want)

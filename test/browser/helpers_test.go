@@ -21,6 +21,7 @@ import (
 
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/apipath"
+	"github.com/stint-go/stint/internal/must"
 )
 
 const (
@@ -62,17 +63,13 @@ type service struct {
 func serve(t testing.TB, args ...string) *service {
 	t.Helper()
 	tokens := filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(tokens, []byte(writer+" write alice\n"+reader+" read bob\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(tokens, []byte(writer+" write alice\n"+reader+" read bob\n"), 0o600))
 	ctx, stop := context.WithCancel(context.Background())
 	command := exec.CommandContext(ctx, program, append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--admin-tokens-file", tokens}, args...)...)
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 	out, in := io.Pipe()
 	command.Stdout, command.Stderr = in, in
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, command.Start())
 	s := &service{t: t, process: command.Process.Pid, end: sync.OnceFunc(func() {
 		stop()
 		_ = command.Wait() // it was told to end
@@ -114,10 +111,7 @@ func serve(t testing.TB, args ...string) *service {
 // times of its own, and goes on while a test waits for its end.
 func ruled(t testing.TB, args ...string) *service {
 	t.Helper()
-	list, err := os.ReadFile("../../service/internal/demo/demo.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(os.ReadFile("../../service/internal/demo/demo.json"))(t)
 	s := serve(t, args...)
 	rules := map[string]any{"rules": json.RawMessage(list)}
 	if status := s.ask(http.MethodPut, "/api/v1/rules", rules, nil); status != http.StatusOK {

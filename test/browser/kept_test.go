@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 const lostNotice = "are lost when it ends"
@@ -33,9 +35,7 @@ func TestRulesFromFiles(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "rules.yaml")
 	const rules = "rules: [{id: login, match: {path: /login}, scope: per_ip, limits: [{algorithm: fixed_window, limit: 3, window: 1h}]}]"
-	if err := os.WriteFile(file, []byte(rules), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(rules), 0o600))
 	s := serve(t, "--rules-from", file)
 	p := open(t, s, 1280)
 	p.signIn(writer)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testtraffic"
 )
 
@@ -35,10 +36,7 @@ func ruleShown(t *testing.T, guide string) string {
 
 func guideText(t *testing.T, guide string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(guides, guide))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(guides, guide)))(t)
 	return string(text)
 }
 
@@ -74,19 +72,14 @@ func reported(t *testing.T, folder string, args ...string) (r *report, page *pag
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	if err := json.Unmarshal(text, &r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &r))
 	allocator, end := chromedp.NewExecAllocator(context.Background(),
 		chromedp.NoSandbox, chromedp.Headless, chromedp.NoFirstRun, chromedp.WSURLReadTimeout(patience))
 	t.Cleanup(end)
 	page = openTab(t, &service{admin: "file://" + folder}, allocator)
 	page.do(chromedp.EmulateViewport(1280, 900), chromedp.Navigate("file://"+filepath.Join(folder, "report.html")))
 	link := eval[string](page, `document.querySelector("a[download]").getAttribute("href")`)
-	picture, err = url.PathUnescape(strings.TrimPrefix(link, "data:image/svg+xml,"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	picture = must.Get(url.PathUnescape(strings.TrimPrefix(link, "data:image/svg+xml,")))(t)
 	return r, page, picture
 }
 
@@ -133,20 +126,11 @@ func (p *plotted) simulate(t *testing.T) (r *report, drawn string) {
 	t.Helper()
 	folder := t.TempDir()
 	for name, text := range p.rules {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
 	}
-	log, err := os.Create(filepath.Join(folder, "access.csv"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := testtraffic.WriteLog(log, 1, p.by, p.length, p.callers, p.decide); err != nil {
-		t.Fatal(err)
-	}
-	if err := log.Close(); err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(os.Create(filepath.Join(folder, "access.csv")))(t)
+	must.Do(t, testtraffic.WriteLog(log, 1, p.by, p.length, p.callers, p.decide))
+	must.Do(t, log.Close())
 	r, _, drawn = reported(t, folder, append([]string{"--by", p.by, "access.csv"}, p.args...)...)
 	return r, drawn
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -153,9 +154,7 @@ func TestAllProcesses(t *testing.T) {
 
 	p.visit("denials")
 	p.until("the other process is not asked", denied("192.0.2.3", "demo-login"))
-	if err := syscall.Kill(other.process, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Kill(other.process, syscall.SIGSTOP))
 	t.Cleanup(func() { _ = syscall.Kill(other.process, syscall.SIGCONT) })
 	p.press("Search")
 	p.shows("A process did not answer: ")

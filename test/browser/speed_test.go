@@ -20,6 +20,8 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/tracing"
 	"github.com/chromedp/chromedp"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 const (
@@ -35,10 +37,7 @@ func TestScriptSize(t *testing.T) {
 	}
 	var bytes int64
 	for _, script := range scripts {
-		about, err := os.Stat(script)
-		if err != nil {
-			t.Fatal(err)
-		}
+		about := must.Get(os.Stat(script))(t)
 		bytes += about.Size()
 	}
 	if bytes > 100_000 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/must"
 )
 
 var (
@@ -43,9 +44,7 @@ func TestFaults(t *testing.T) {
 		})
 	}
 	if *table != "" {
-		if err := write(*table, reports); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, write(*table, reports))
 	}
 }
 

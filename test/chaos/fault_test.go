@@ -15,6 +15,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
@@ -154,31 +155,19 @@ func (s *site) open(mode failover.Mode) (*changes, *stint.Limiter, func()) {
 	s.Helper()
 	told := &changes{}
 	store, closeAll := s.store(mode, told.note)
-	limiter, err := stint.New(store, "test", stint.TokenBucket(capacity, stint.PerSecond(perSec)))
-	if err != nil {
-		s.Fatal(err)
-	}
+	limiter := must.Get(stint.New(store, "test", stint.TokenBucket(capacity, stint.PerSecond(perSec))))(s)
 	return told, limiter, closeAll
 }
 
 // store opens the store for any limits.
 func (s *site) store(mode failover.Mode, changed func(failover.Change)) (*failover.Store, func()) {
 	s.Helper()
-	conn, err := rueidis.Dial(rueidis.Config{URL: s.url})
-	if err != nil {
-		s.Fatal(err)
-	}
-	inner, err := redisstore.New(conn, s.options)
-	if err != nil {
-		s.Fatal(err)
-	}
-	store, err := failover.New(inner, failover.Config{
+	conn := must.Get(rueidis.Dial(rueidis.Config{URL: s.url}))(s)
+	inner := must.Get(redisstore.New(conn, s.options))(s)
+	store := must.Get(failover.New(inner, failover.Config{
 		Timeout: deadline, Mode: mode, Local: memstore.New(memstore.Config{}), Instances: inner.Instances,
 		StateChanged: changed,
-	})
-	if err != nil {
-		s.Fatal(err)
-	}
+	}))(s)
 	return store, func() {
 		store.Close()
 		inner.Close()
@@ -366,11 +355,7 @@ func ofServers() []goleak.Option {
 // do sends a command to a server whose outcome matters to the fault.
 func (s *site) do(args ...any) any {
 	s.Helper()
-	reply, err := s.single.Do(args...)
-	if err != nil {
-		s.Fatal(err)
-	}
-	return reply
+	return must.Get(s.single.Do(args...))(s)
 }
 
 // background runs something until the fault is over, and then undoes it.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 )
@@ -93,9 +94,7 @@ func faults() []fault {
 			name: "connection refused", start: proxied, lasts: while, degrades: meanwhile, causes: []string{"refused", "EOF", "reset", "broken pipe"}, returns: back,
 			strike: func(s *site) { s.proxy.proxy.Stop() },
 			heal: func(s *site) {
-				if err := s.proxy.proxy.Start(); err != nil {
-					s.Fatal(err)
-				}
+				must.Do(s, s.proxy.proxy.Start())
 			},
 		},
 		{

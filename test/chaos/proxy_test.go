@@ -11,6 +11,8 @@ import (
 	"github.com/Shopify/toxiproxy/v2/stream"
 	"github.com/Shopify/toxiproxy/v2/toxics"
 	"github.com/rs/zerolog"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // A proxy stands between the store and a server.
@@ -24,9 +26,7 @@ func startProxy(t testing.TB, server string) *proxy {
 	t.Helper()
 	api := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
 	p := &proxy{t, toxiproxy.NewProxy(api, t.Name(), "127.0.0.1:0", server)}
-	if err := p.proxy.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.proxy.Start())
 	t.Cleanup(p.proxy.Stop)
 	return p
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/internal/testseed"
@@ -209,25 +210,14 @@ type process struct {
 func (r *reserveRun) start() *process {
 	r.Helper()
 	r.seed++
-	config, err := json.Marshal(holderConfig{r.url, r.seed})
-	if err != nil {
-		r.Fatal(err)
-	}
+	config := must.Get(json.Marshal(holderConfig{r.url, r.seed}))(r)
 	command := exec.CommandContext(context.Background(), os.Args[0])
 	command.Env = append(os.Environ(), holderVariable+"="+string(config))
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	command.Stderr = os.Stderr
-	stdin, err := command.StdinPipe()
-	if err != nil {
-		r.Fatal(err)
-	}
-	stdout, err := command.StdoutPipe()
-	if err != nil {
-		r.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		r.Fatal(err)
-	}
+	stdin := must.Get(command.StdinPipe())(r)
+	stdout := must.Get(command.StdoutPipe())(r)
+	must.Do(r, command.Start())
 	p := &process{command, stdin, make(chan struct{})}
 	go func() {
 		defer close(p.read)
@@ -315,14 +305,8 @@ func (r *reserveRun) hammer(strike func()) {
 // check says again what may not have been heard, and holds what is left in the store against what the processes said.
 func (r *reserveRun) check(loses bool) {
 	r.Helper()
-	conn, err := rueidis.Dial(rueidis.Config{URL: r.url})
-	if err != nil {
-		r.Fatal(err)
-	}
-	store, err := redisstore.New(conn, redisstore.Options{})
-	if err != nil {
-		r.Fatal(err)
-	}
+	conn := must.Get(rueidis.Dial(rueidis.Config{URL: r.url}))(r)
+	store := must.Get(redisstore.New(conn, redisstore.Options{}))(r)
 	defer store.Close()
 	policy := holdingPolicy()
 	charged, unheard := int64(0), map[string]line{}
@@ -356,9 +340,7 @@ func (r *reserveRun) check(loses bool) {
 	_ = sleep.For(r.Context(), holdTTL) // until all has expired that nobody ended
 	each := make([]stint.Outcome, 2)
 	peek := stint.Op{Verb: stint.VerbPeek, Each: each, Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}}
-	if _, err := store.Decide(r.Context(), peek); err != nil {
-		r.Fatal(err)
-	}
+	must.Get(store.Decide(r.Context(), peek))(r)
 	most := mostAtOnce(changes)
 	used := tokens - each[1].Remaining
 	r.Logf("%d holds, %d ends answered, %d said again, %d tokens charged of %d, at most %d places at once",

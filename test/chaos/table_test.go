@@ -5,14 +5,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // The table of docs/reference/failures.md and the faults are the same.
 func TestTableIsComplete(t *testing.T) {
-	text, err := os.ReadFile("../../docs/reference/failures.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/reference/failures.md"))(t)
 	var promised, made []string
 	for line := range strings.Lines(string(text)) {
 		if cells := strings.Split(line, "|"); len(cells) == 8 {

@@ -17,6 +17,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -111,9 +112,7 @@ func alertRules(t *testing.T) []rule {
 
 func readRules(t *testing.T, name string) (file ruleFile) {
 	t.Helper()
-	if err := yaml.Unmarshal([]byte(read(t, name)), &file); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal([]byte(read(t, name)), &file))
 	return file
 }
 
@@ -131,9 +130,7 @@ func readExpressions(t *testing.T) (e expressions, records []string) {
 	var dashboard struct {
 		Panels []struct{ Targets []struct{ Expr string } }
 	}
-	if err := json.Unmarshal([]byte(read(t, "grafana/stint.json")), &dashboard); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(read(t, "grafana/stint.json")), &dashboard))
 	for _, panel := range dashboard.Panels {
 		for _, target := range panel.Targets {
 			e.dashboard = append(e.dashboard, strings.NewReplacer("$job", ".*", "$instance", ".*", "$__rate_interval", "1m").Replace(target.Expr))
@@ -207,9 +204,7 @@ func TestAlerts(t *testing.T) {
 				} `yaml:"alert_rule_test"`
 			}
 		}
-		if err := yaml.Unmarshal([]byte(read(t, name)), &file); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, yaml.Unmarshal([]byte(read(t, name)), &file))
 		for _, test := range file.Tests {
 			for _, alert := range test.AlertRuleTest {
 				if len(alert.ExpAlerts) > 0 {
@@ -242,9 +237,7 @@ func TestPrometheus(t *testing.T) {
 	if series, _ := query(t, address, `ALERTS{alertname="StintStoreUnreachable"}`); series != 0 {
 		t.Error("the store is said to be unreachable")
 	}
-	if err := redis.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, redis.Stop())
 	answered(t, address, []string{`ALERTS{alertname="StintStoreUnreachable",alertstate="firing"}`, `rate_limiter_redis_up == 0`})
 }
 
@@ -277,9 +270,7 @@ func TestNativeHistograms(t *testing.T) {
 func TestDashboard(t *testing.T) {
 	dir := t.TempDir()
 	source := "import type { Dashboard } from \"@grafana/schema\";\nexport const dashboard: Dashboard = " + read(t, "grafana/stint.json") + ";\n"
-	if err := os.WriteFile(filepath.Join(dir, "dashboard.ts"), []byte(source), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "dashboard.ts"), []byte(source), 0o600))
 	for _, line := range []string{
 		"npm install --ignore-scripts --no-audit --no-fund --no-package-lock @grafana/schema@13.2.3 typescript@7.0.2",
 		"npx tsc --noEmit --strict --skipLibCheck --moduleResolution bundler --module esnext dashboard.ts",

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 const failurePage = "../docs/failure.md"
@@ -19,10 +21,7 @@ func TestDrill(t *testing.T) {
 	drill, _, _ = strings.Cut(drill, "Do it once more")
 	var ports []string
 	for range 2 {
-		_, port, err := net.SplitHostPort(freeAddress(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, port := must.Two(net.SplitHostPort(freeAddress(t)))(t)
 		ports = append(ports, port)
 	}
 	drill = replaced(t, drill, "6399", ports[0], "8090", ports[1])

@@ -21,6 +21,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 var binary string // the service
@@ -52,10 +54,7 @@ func start(t *testing.T, patterns []string, program string, args ...string) []st
 	t.Helper()
 	command := exec.CommandContext(context.Background(), program, args...)
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	output, err := command.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	output := must.Get(command.StderrPipe())(t)
 	if err := command.Start(); err != nil {
 		t.Fatalf("%v (`make test` installs it)", err)
 	}
@@ -117,9 +116,7 @@ rules:
 	for name, content := range map[string]string{
 		tokens: adminToken + "\n", config: text, certFile: certificate, keyFile: key,
 	} {
-		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(name, []byte(content), 0o600))
 	}
 	found := start(t, []string{`service=http addr=(\S+)`, `service=admin addr=(\S+)`}, binary, append([]string{
 		"serve", "--config", config, "--store", store,
@@ -134,10 +131,7 @@ func pair(t *testing.T) (certificate, key string) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()
 	own := server.TLS.Certificates[0]
-	der, err := x509.MarshalPKCS8PrivateKey(own.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must.Get(x509.MarshalPKCS8PrivateKey(own.PrivateKey))(t)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: own.Certificate[0]})),
 		string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
@@ -185,23 +179,14 @@ func keepLoading(t *testing.T, services []string) {
 // send sends a request and returns the body of the answer.
 func send(t *testing.T, method, target, token, body string) string {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body)))(t)
 	request.Header.Set("Content-Type", "application/json")
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(http.DefaultClient.Do(request))(t)
 	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(response.Body))(t)
 	return string(text)
 }
 
@@ -226,9 +211,7 @@ func runPrometheus(t *testing.T, config string, flags ...string) (address string
 		files[name] = regexp.MustCompile(`for: \d+m`).ReplaceAllString(text, "for: 0s")
 	}
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 	address = freeAddress(t)
 	start(t, []string{`msg="(Server is ready to receive web requests\.)"`}, "prometheus", append(flags,
@@ -239,10 +222,7 @@ func runPrometheus(t *testing.T, config string, flags ...string) (address string
 // freeAddress is an address that nobody listens on at the moment.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = listener.Close() }()
 	return listener.Addr().String()
 }
@@ -287,10 +267,7 @@ func answered(t *testing.T, address string, queries []string) {
 
 func read(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(name))(t)
 	return string(text)
 }
 
@@ -354,7 +331,5 @@ func block(t *testing.T, name, language, beginning string) string {
 // write writes a file of the test.
 func write(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(name, []byte(text), 0o600))
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -109,9 +110,7 @@ func TestMonitorPage(t *testing.T) {
 		t.Errorf("the page shows %d routes", routes)
 	}
 
-	if err := redis.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, redis.Stop())
 	if at, annotations := delivered(t, deliveries, "StintStoreUnreachable"); at != "/on-call" || !strings.HasSuffix(annotations["runbook_url"], "#stintstoreunreachable") {
 		t.Errorf("it arrives at %s with %v", at, annotations)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/memstore"
 )
@@ -36,10 +37,7 @@ func TestCounterAdmitsAlmostTwice(t *testing.T) {
 		admitted := 0
 		ask := func(times int) {
 			for range times {
-				d, err := limiter.Allow(t.Context(), "ann")
-				if err != nil {
-					t.Fatal(err)
-				}
+				d := must.Get(limiter.Allow(t.Context(), "ann"))(t)
 				if d.Allowed {
 					admitted++
 				}
@@ -59,10 +57,7 @@ func TestCounterAdmitsAlmostTwice(t *testing.T) {
 // luminance is the relative luminance of a colour, as WCAG 2 defines it.
 func luminance(t *testing.T, colour string) float64 {
 	t.Helper()
-	rgb, err := strconv.ParseUint(colour, 16, 32)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rgb := must.Get(strconv.ParseUint(colour, 16, 32))(t)
 	sum := 0.0
 	for i, weight := range []float64{0.2126, 0.7152, 0.0722} {
 		c := float64(rgb>>(16-8*i)&0xff) / 255
@@ -85,10 +80,7 @@ func TestPictures(t *testing.T) {
 	light, dark := luminance(t, "ffffff"), luminance(t, "0d1117")
 	for _, found := range shown {
 		name := filepath.Join("docs", found[1])
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(name))(t)
 		var picture struct {
 			Role  string `xml:"role,attr"`
 			Title string `xml:"title"`

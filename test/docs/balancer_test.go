@@ -23,6 +23,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -39,14 +40,8 @@ func limited(t *testing.T, trusted ...string) *httptest.Server {
 	for _, network := range trusted {
 		config.TrustedProxies = append(config.TrustedProxies, netip.MustParsePrefix(network))
 	}
-	clients, err := clientip.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Clients: clients})
-	if err != nil {
-		t.Fatal(err)
-	}
+	clients := must.Get(clientip.New(config))(t)
+	limit := must.Get(httplimit.New(httplimit.Config{Limiter: limiter, Clients: clients}))(t)
 	program := httptest.NewServer(limit.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, clients.Key(r.RemoteAddr, r.Header)) //nolint:gosec // a test alone reads it
 	})))
@@ -58,10 +53,7 @@ func limited(t *testing.T, trusted ...string) *httptest.Server {
 func askFrom(t *testing.T, from, address, first, forwarded string) string {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
-	conn, err := dialer.DialContext(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(dialer.DialContext(t.Context(), "tcp", address))(t)
 	defer func() { _ = conn.Close() }()
 	if forwarded != "" {
 		forwarded = "X-Forwarded-For: " + forwarded + "\r\n"
@@ -69,14 +61,9 @@ func askFrom(t *testing.T, from, address, first, forwarded string) string {
 	if _, err := fmt.Fprintf(conn, "%sGET / HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n%s\r\n", first, forwarded); err != nil {
 		t.Fatal(err)
 	}
-	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 	body, err := io.ReadAll(response.Body)
-	if err := errors.Join(err, response.Body.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, response.Body.Close()))
 	if response.StatusCode != http.StatusOK {
 		return response.Status
 	}
@@ -89,17 +76,13 @@ func nginx(t *testing.T, address, servers string) {
 	folder := t.TempDir()
 	text := "worker_processes 1; daemon off; pid nginx.pid; error_log stderr; events {}\nhttp {\naccess_log off; client_body_temp_path body; proxy_temp_path proxy;" +
 		" fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;\n" + servers + "\n}\n"
-	if err := os.WriteFile(filepath.Join(folder, "nginx.conf"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(folder, "nginx.conf"), []byte(text), 0o600))
 	var log strings.Builder
 	command := exec.CommandContext(context.WithoutCancel(t.Context()), "nginx", "-p", folder, "-c", "nginx.conf", "-e", "stderr")
 	command.Stdout, command.Stderr = &log, &log
 	command.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin")
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, command.Start())
 	ended := make(chan struct{})
 	go func() {
 		_ = command.Wait() // how it ended is in its log
@@ -128,10 +111,7 @@ func nginx(t *testing.T, address, servers string) {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = listener.Close() }()
 	return listener.Addr().String()
 }
@@ -182,10 +162,7 @@ func TestPROXYProtocol(t *testing.T) {
 // A program behind Go's own proxy, as the page configures it.
 func TestBehindReverseProxy(t *testing.T) {
 	program := limited(t, "127.0.0.1/32")
-	target, err := url.Parse(program.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := must.Get(url.Parse(program.URL))(t)
 	balancer := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(target); p.SetXForwarded() },
 	})
@@ -223,10 +200,7 @@ func TestForwardedFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(balancerPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(balancerPage))(t)
 	_, table, _ := strings.Cut(string(text), "| peer | `X-Forwarded-For` | client |\n|---|---|---|\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	rows := strings.Split(table, "\n")

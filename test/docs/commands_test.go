@@ -7,19 +7,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // The page's limit for cron jobs: a job that has failed has used its turn until it is reset, a denial can be let pass, and
 // scripts with another key or --name have a turn of their own.
 func TestCronJobs(t *testing.T) {
-	program, err := stintProgram()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile("docs/reference/commands.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(stintProgram())(t)
+	text := must.Get(os.ReadFile("docs/reference/commands.md"))(t)
 	command, _, found := strings.Cut(blocks(t, "docs/reference/commands.md", "sh")[0], " -- ")
 	pass := regexp.MustCompile("append `([^`]+)`").FindStringSubmatch(string(text))
 	if !found || pass == nil {

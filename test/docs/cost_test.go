@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -15,13 +16,8 @@ func TestCostAboveCapacity(t *testing.T) {
 		stint.TokenBucket(10, stint.PerMinute(10)), stint.LeakyBucket(10, stint.PerMinute(10)), stint.FixedWindow(10, time.Minute),
 		stint.SlidingWindowLog(10, time.Minute), stint.SlidingWindowCounter(10, time.Minute),
 	} {
-		limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "api", limit)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := limiter.AllowN(t.Context(), "ann", 3); err != nil {
-			t.Fatal(err)
-		}
+		limiter := must.Get(stint.New(memstore.New(memstore.Config{Now: still}), "api", limit))(t)
+		must.Get(limiter.AllowN(t.Context(), "ann", 3))(t)
 		d, err := limiter.AllowN(t.Context(), "ann", 11)
 		if err != nil || d.Allowed || d.RetryAfter != stint.Never || d.Remaining != 7 {
 			t.Errorf("%v: %v, %v; want it denied for ever, 7 left", limit.Algorithm, d, err)

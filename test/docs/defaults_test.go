@@ -16,6 +16,7 @@ import (
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/duration"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/rules"
@@ -74,10 +75,7 @@ func TestDefaultsOfTheLibrary(t *testing.T) {
 		"httplimit/middleware.go Config", "httplimit/transport.go TransportConfig", "grpclimit/server.go Config", "mcplimit/middleware.go Config", "grpclimit/client.go ClientConfig", "enforce/enforce.go Config", "rules/set.go Options",
 	} {
 		name, kind, _ := strings.Cut(structs, " ")
-		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.FromSlash(name), nil, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		parsed := must.Get(parser.ParseFile(token.NewFileSet(), filepath.FromSlash(name), nil, parser.ParseComments))(t)
 		ast.Inspect(parsed, func(n ast.Node) bool {
 			spec, ok := n.(*ast.TypeSpec)
 			if !ok || spec.Name.Name != kind {
@@ -120,18 +118,12 @@ func TestDefaultsOfTheLibrary(t *testing.T) {
 
 // The flags of commands have the defaults that the page tells: those that --help shows, or none.
 func TestDefaultsOfCommands(t *testing.T) {
-	program, err := stintProgram()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(stintProgram())(t)
 	help := map[string]string{}
 	defaultOf := func(command, flag string) (string, bool) {
 		if help[command] == "" {
 			arguments := append(strings.Fields(command), "--help")
-			text, err := exec.CommandContext(t.Context(), program, arguments...).Output()
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(exec.CommandContext(t.Context(), program, arguments...).Output())(t)
 			help[command] = string(text)
 		}
 		line := regexp.MustCompile(`(?m)^ +--` + flag + ` .*$`).FindString(help[command])

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
 )
@@ -25,10 +26,7 @@ func pages(t *testing.T) map[string]string {
 			t.Fatalf("no page is %s: %v", pattern, err)
 		}
 		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(file))(t)
 			all[filepath.ToSlash(file)] = string(text)
 		}
 	}
@@ -68,10 +66,7 @@ func TestSnippets(t *testing.T) {
 			t.Fatalf("no test is %s: %v", pattern, err)
 		}
 		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(file))(t)
 			compiled.Write(text)
 		}
 	}
@@ -116,10 +111,7 @@ func TestReady(t *testing.T) {
 			t.Fatalf("no file is %s: %v", pattern, err)
 		}
 		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(file))(t)
 			for function := range strings.SplitSeq(string(text), "\nfunc ") {
 				hold(file, function)
 			}
@@ -200,17 +192,11 @@ func TestLength(t *testing.T) {
 
 // Every metric has a row on its page, and every row a metric.
 func TestMetrics(t *testing.T) {
-	page, err := os.ReadFile("docs/reference/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	envoy, err := os.ReadFile("docs/envoy.md") // which has those that the reference service has, too
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("docs/reference/metrics.md"))(t)
+	envoy := must.Get(os.ReadFile("docs/envoy.md"))(t) // which has those that the reference service has, too
 	page = append(page, envoy...)
 	made, tree := map[string]bool{}, os.DirFS(".")
-	err = fs.WalkDir(tree, ".", func(path string, entry fs.DirEntry, err error) error {
+	must.Do(t, fs.WalkDir(tree, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "bench/") {
 			return err
 		}
@@ -219,10 +205,7 @@ func TestMetrics(t *testing.T) {
 			made[name[1]] = true
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	told := map[string]bool{}
 	for line := range strings.Lines(string(page)) {
 		if first, _, _ := strings.Cut(strings.TrimPrefix(line, "|"), "|"); strings.HasPrefix(line, "|") && !strings.Contains(first, "(") {
@@ -248,11 +231,8 @@ func TestMetrics(t *testing.T) {
 
 // The index names every page, but those that a page of it lists: decisions, pages in Korean, and those on other limiters.
 func TestIndex(t *testing.T) {
-	index, err := os.ReadFile("docs/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = fs.WalkDir(os.DirFS("docs"), ".", func(path string, entry fs.DirEntry, err error) error {
+	index := must.Get(os.ReadFile("docs/README.md"))(t)
+	err := fs.WalkDir(os.DirFS("docs"), ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || filepath.Ext(path) != ".md" || filepath.Dir(path) == "adr" || path == "README.md" {
 			return err
 		}

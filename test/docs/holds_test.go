@@ -17,6 +17,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/storetest"
@@ -89,14 +90,11 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func newGateway(t *testing.T, model model) (*gateway, *memstore.Store) {
 	t.Helper()
 	store := memstore.New(memstore.Config{})
-	limiter, err := stint.New(store, "llm",
+	limiter := must.Get(stint.New(store, "llm",
 		stint.Concurrency(5).Named("at-once").WithCost(1),
 		stint.SlidingWindowCounter(100, time.Minute).Named("requests").WithCost(1),
 		stint.SlidingWindowCounter(1_000_000, 24*time.Hour).Named("tokens"),
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
+	))(t)
 	return &gateway{limiter, model}, store
 }
 
@@ -105,9 +103,7 @@ func left(t *testing.T, g *gateway, store *memstore.Store) [3]int64 {
 	t.Helper()
 	each := make([]stint.Outcome, 3)
 	op := stint.Op{Verb: stint.VerbPeek, Claim: stint.Claim{Key: "ann", Policy: g.limiter.Policy(), Permits: 1}, Each: each}
-	if _, err := store.Decide(t.Context(), op); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(store.Decide(t.Context(), op))(t)
 	return [3]int64{each[0].Remaining, each[1].Remaining, each[2].Remaining}
 }
 
@@ -156,10 +152,7 @@ func TestGateway(t *testing.T) {
 	if got, want := left(t, g, store), [3]int64{5, 99, 999_960}; got != want {
 		t.Errorf("after a whole stream %v are left, want %v", got, want)
 	}
-	tokens, err := g.limiter.With(stint.SlidingWindowCounter(1_000_000, 24*time.Hour).Named("tokens"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tokens := must.Get(g.limiter.With(stint.SlidingWindowCounter(1_000_000, 24*time.Hour).Named("tokens")))(t)
 	if d, err := tokens.Peek(t.Context(), "ann"); err != nil || d.Remaining != 999_960 {
 		t.Errorf("%+v of the tokens, %v", d, err)
 	}
@@ -217,9 +210,7 @@ func TestGatewayThatLosesItsPlace(t *testing.T) {
 				if err != nil || len(live) == 0 {
 					t.Fatal(live, err)
 				}
-				if err := g.limiter.Drop(work, "ann", live[0].ID); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, g.limiter.Drop(work, "ann", live[0].ID))
 				<-work.Done() // noticed at the next renewal
 				return 0, work.Err()
 			}
@@ -264,15 +255,12 @@ func TestGatewayAtOnce(t *testing.T) {
 func TestMiddlewareThatHolds(t *testing.T) {
 	g, store := newGateway(t, nil)
 	limiter := g.limiter
-	middleware, err := httplimit.New(httplimit.Config{
+	middleware := must.Get(httplimit.New(httplimit.Config{
 		Limiter: limiter,
 		Key:     func(r *http.Request) (string, error) { return r.Header.Get("X-User"), nil },
 		Cost:    func(*http.Request) (int64, error) { return maxTokens, nil }, // at most
 		Reserve: &stint.Hold{TTL: time.Minute},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	handler := middleware.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		cost := httplimit.Cost(r.Context())
 		cost.Set(0)   // else a client that hangs up now pays for all that was held
@@ -314,10 +302,7 @@ func runJobs(ctx context.Context, limiter *stint.Limiter, tenant string, jobs []
 }
 
 func TestJobs(t *testing.T) {
-	limiter, err := stint.New(memstore.New(memstore.Config{}), "jobs", stint.Concurrency(3))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(memstore.New(memstore.Config{}), "jobs", stint.Concurrency(3)))(t)
 	var mu sync.Mutex
 	running, most, done := 0, 0, 0
 	jobs := make([]func(context.Context) error, 50)
@@ -344,15 +329,9 @@ func TestJobs(t *testing.T) {
 func TestJobsOutlastAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		paused := storetest.NewFaulty(memstore.New(memstore.Config{}))
-		store, err := failover.New(paused, failover.Config{Mode: failover.Closed})
-		if err != nil {
-			t.Fatal(err)
-		}
+		store := must.Get(failover.New(paused, failover.Config{Mode: failover.Closed}))(t)
 		defer store.Close()
-		limiter, err := stint.New(store, "jobs", stint.Concurrency(3))
-		if err != nil {
-			t.Fatal(err)
-		}
+		limiter := must.Get(stint.New(store, "jobs", stint.Concurrency(3)))(t)
 		time.AfterFunc(5*time.Second, func() {
 			paused.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Block: true} })
 		})
@@ -420,10 +399,7 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 // A reset frees the places of a key, also those whose holds' ids nobody knows. A holder that still runs is denied at its next renewal if others
 // have its place.
 func TestResetFreesPlaces(t *testing.T) {
-	limiter, err := stint.New(memstore.New(memstore.Config{}), "exports", stint.Concurrency(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(memstore.New(memstore.Config{}), "exports", stint.Concurrency(1)))(t)
 	reserve := func(id string, want bool) {
 		t.Helper()
 		if _, d, err := limiter.Reserve(t.Context(), "ann", 1, stint.Hold{ID: id}); err != nil || d.Allowed != want {
@@ -433,9 +409,7 @@ func TestResetFreesPlaces(t *testing.T) {
 	reserve("stuck", true)
 	reserve("next", false)
 	reserve("stuck", true) // a renewal
-	if err := limiter.Reset(t.Context(), "ann"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, limiter.Reset(t.Context(), "ann"))
 	reserve("next", true)
 	reserve("stuck", false)
 }

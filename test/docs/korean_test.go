@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // follows is the first line of a Korean page: the English page that it translates, and which revision of it.
@@ -103,10 +105,7 @@ func codeBlocks(text string) (blocks []string) {
 
 // The Korean index leads to every Korean page.
 func TestKoreanIndex(t *testing.T) {
-	index, err := os.ReadFile("docs/ko/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	index := must.Get(os.ReadFile("docs/ko/README.md"))(t)
 	for name := range koreanPages(t) {
 		if base := filepath.Base(name); name != "README.ko.md" && !strings.Contains(string(index), "]("+base+")") {
 			t.Errorf("docs/ko/README.md does not link to %s", base)

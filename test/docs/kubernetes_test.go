@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -25,9 +26,7 @@ rules: [{id: login, scope: global, on_store_failure: closed, limits: [{algorithm
 		readiness := func() string { return s.shell(t, curl+"/actuator/health/readiness") }
 		check := func() string { return s.shell(t, "curl -s localhost:8080/api/v1/rate-limit/check?key=ann") }
 		within(t, mode+": ready with Redis", func() bool { return readiness() == "200" && strings.Contains(check(), `"source":"store"`) })
-		if err := redis.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, redis.Kill())
 		within(t, mode+": the outage is noticed", func() bool {
 			text := check()
 			return strings.Contains(text, `"degraded":true`) || strings.Contains(text, `"status":503`)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
@@ -31,14 +32,8 @@ func still() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 // bareStore is a store without failover, which waits for Redis as long as the caller does.
 func bareStore(t *testing.T, url string, options redisstore.Options) *redisstore.Store {
 	t.Helper()
-	conn, err := rueidis.Dial(rueidis.Config{URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := redisstore.New(conn, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(rueidis.Dial(rueidis.Config{URL: url}))(t)
+	store := must.Get(redisstore.New(conn, options))(t)
 	t.Cleanup(store.Close)
 	return store
 }

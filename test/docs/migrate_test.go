@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testseed"
 	"github.com/stint-go/stint/rules"
 )
@@ -131,9 +132,7 @@ func TestSameDecisions(t *testing.T) {
 				}
 				now := clock.Now().Sub(start)
 				request := rules.Request{Method: "GET", Path: test.path, Address: "192.0.2.1", User: "ann"}
-				if err := limiter.Decide(t.Context(), &request, v); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, limiter.Decide(t.Context(), &request, v))
 				allowed, delay := test.model(now)
 				counts[allowed]++
 				if v.Allowed != allowed || allowed && v.Decision.Delay != delay {
@@ -150,15 +149,9 @@ func TestSameDecisions(t *testing.T) {
 // The short pages have at most 350 words, a document of rules, and say by what they know the other limiter.
 func TestShortPages(t *testing.T) {
 	short := 0
-	names, err := filepath.Glob("docs/migrate/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	names := must.Get(filepath.Glob("docs/migrate/*.md"))(t)
 	for _, name := range names {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(name))(t)
 		page := string(text)
 		if !strings.Contains(page, "\n## What differs\n") {
 			continue // one with tasks

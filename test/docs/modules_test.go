@@ -8,16 +8,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // library are the folders of the modules that a program may import, except the root: those of go.work, without
 // the program stint and what is for those who work on it.
 func library(t *testing.T) (folders []string) {
 	t.Helper()
-	work, err := os.ReadFile("go.work")
-	if err != nil {
-		t.Fatal(err)
-	}
+	work := must.Get(os.ReadFile("go.work"))(t)
 	for _, use := range regexp.MustCompile(`(?m)^\t\./(\S+)$`).FindAllStringSubmatch(string(work), -1) {
 		switch use[1] {
 		case "bench", "examples", "service", "test":
@@ -33,36 +32,23 @@ func library(t *testing.T) (folders []string) {
 
 // The command by which a program takes stint from a clone replaces every module of it.
 func TestReplacements(t *testing.T) {
-	page, err := os.ReadFile("docs/start.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("docs/start.md"))(t)
 	command := regexp.MustCompile("(?m)^.*go mod edit$").FindString(string(page))
 	if command == "" {
 		t.Fatal("docs/start.md has no command that ends with go mod edit")
 	}
-	clone, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	clone := must.Get(os.Getwd())(t)
 	beside := t.TempDir()
-	if err := os.Symlink(clone, filepath.Join(beside, "stint")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(clone, filepath.Join(beside, "stint")))
 	program := filepath.Join(beside, "program")
-	if err := os.Mkdir(program, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(program, 0o700))
 	shell := exec.CommandContext(t.Context(), "sh", "-ec", "go mod init example.com/program\n"+command)
 	shell.Dir = program
 	shell.Env = append(os.Environ(), "GOWORK=")
 	if out, err := shell.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	mod, err := os.ReadFile(filepath.Join(program, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	mod := must.Get(os.ReadFile(filepath.Join(program, "go.mod")))(t)
 	for _, folder := range append(library(t), "") {
 		module := strings.TrimSuffix("github.com/stint-go/stint/"+folder, "/")
 		if !regexp.MustCompile(`(?m)(^replace |^\t)` + regexp.QuoteMeta(module) + ` => `).Match(mod) {
@@ -75,10 +61,7 @@ func TestReplacements(t *testing.T) {
 func TestModulesOfTheirOwn(t *testing.T) {
 	listed := 0
 	for _, name := range []string{"docs/start.md", "docs/observe.md", "docs/middleware.md"} {
-		page, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(os.ReadFile(name))(t)
 		for line := range strings.Lines(string(page)) {
 			for _, folder := range library(t) {
 				named := strings.Contains(line, "stint/"+folder+"`") || strings.Contains(line, "`"+folder+"`")
@@ -99,14 +82,8 @@ func TestModulesOfTheirOwn(t *testing.T) {
 
 // The table of imports says how many modules of others a program compiles with each, and has in its graph.
 func TestModulesCounted(t *testing.T) {
-	page, err := os.ReadFile("docs/start.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	clone, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("docs/start.md"))(t)
+	clone := must.Get(os.Getwd())(t)
 	replaced := "\tgithub.com/stint-go/stint => " + clone + "\n"
 	for _, folder := range library(t) {
 		replaced += "\tgithub.com/stint-go/stint/" + folder + " => " + filepath.Join(clone, folder) + "\n"
@@ -121,9 +98,7 @@ func TestModulesCounted(t *testing.T) {
 			"go.mod":  "module example.com/program\n\ngo 1.26.0\n\nreplace (\n" + replaced + ")\n",
 			"main.go": "package main\n\nimport _ \"" + row[1] + "\"\n\nfunc main() {}\n",
 		} {
-			if err := os.WriteFile(filepath.Join(program, name), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(filepath.Join(program, name), []byte(text), 0o600))
 		}
 		count := func(arguments ...string) int {
 			list := exec.CommandContext(t.Context(), "go", append([]string{"list", "-mod=mod"}, arguments...)...)

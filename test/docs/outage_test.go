@@ -14,6 +14,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore/goredis"
 	"github.com/stint-go/stint/redisstore/rueidis"
@@ -40,10 +41,7 @@ func open(t *testing.T, client string, server *testredis.Server) (*failover.Stor
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Close)
-	limiter, err := stint.New(store, "api", stint.FixedWindow(2, 24*time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(store, "api", stint.FixedWindow(2, 24*time.Hour)))(t)
 	return store, limiter, changes
 }
 
@@ -65,9 +63,7 @@ func TestReadyWithoutServer(t *testing.T) {
 	for client := range clients {
 		t.Run(client, func(t *testing.T) {
 			server := testredis.Start(t)
-			if err := server.Stop(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, server.Stop())
 			store, limiter, changes := open(t, client, server)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -96,18 +92,14 @@ func TestReadyWithoutServer(t *testing.T) {
 				}
 			}
 
-			if err := server.Pause(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, server.Pause())
 			store, _, _ = open(t, client, server)
 			short, end := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer end()
 			if err := store.Ready(short); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("a server that is silent: %v; want %v", err, context.DeadlineExceeded)
 			}
-			if err := server.Resume(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, server.Resume())
 		})
 	}
 }
@@ -158,21 +150,11 @@ func TestStateChanged(t *testing.T) {
 				}
 			}}
 			server := testredis.Start(t)
-			store, err := clients[client](t, server, config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			store := must.Get(clients[client](t, server, config))(t)
 			defer store.Close()
-			if err := store.Ready(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			limiter, err := stint.New(store, "api", stint.FixedWindow(2, 24*time.Hour))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := server.Stop(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, store.Ready(t.Context()))
+			limiter := must.Get(stint.New(store, "api", stint.FixedWindow(2, 24*time.Hour)))(t)
+			must.Do(t, server.Stop())
 			if d, err := limiter.Allow(t.Context(), "ann"); err != nil || !d.Degraded {
 				t.Errorf("without a server: %v, %v", d, err)
 			}
@@ -198,22 +180,12 @@ func TestForPolicy(t *testing.T) {
 		},
 	}
 	server := testredis.Start(t)
-	store, err := clients["rueidis"](t, server, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(clients["rueidis"](t, server, config))(t)
 	defer store.Close()
-	if err := store.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.Ready(t.Context()))
+	must.Do(t, server.Stop())
 	for name, refused := range map[string]bool{"login": true, "api": false} {
-		limiter, err := stint.New(store, name, stint.FixedWindow(2, 24*time.Hour))
-		if err != nil {
-			t.Fatal(err)
-		}
+		limiter := must.Get(stint.New(store, name, stint.FixedWindow(2, 24*time.Hour)))(t)
 		d, err := limiter.Allow(t.Context(), "ann")
 		if errors.Is(err, stint.ErrUnavailable) != refused || d.Allowed == refused {
 			t.Errorf("%s: %v, %v", name, d, err)
@@ -225,9 +197,7 @@ func TestForPolicy(t *testing.T) {
 func TestLogOfGoRedis(t *testing.T) {
 	defer logging.Enable()
 	server := testredis.Start(t)
-	if err := server.Stop(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, server.Stop())
 	log := make(lines, 1000)
 	redis.SetLogger(log)
 	store, _, _ := open(t, "goredis", server)

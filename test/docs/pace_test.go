@@ -19,6 +19,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
@@ -84,10 +85,7 @@ func TestLatePaces(t *testing.T) {
 		cells := []string{"`" + pace.name + "`"}
 		for _, late := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond} {
 			synctest.Test(t, func(t *testing.T) {
-				limiter, err := stint.New(lateStore{memstore.New(memstore.Config{}), late}, "mail", pace.limit)
-				if err != nil {
-					t.Fatal(err)
-				}
+				limiter := must.Get(stint.New(lateStore{memstore.New(memstore.Config{}), late}, "mail", pace.limit))(t)
 				cells = append(cells, fmt.Sprintf("%.1f", float64(perform(t, []int{8}, []*stint.Limiter{limiter}, 100*time.Second)[0])/100))
 			})
 		}
@@ -195,10 +193,7 @@ func TestSharedPace(t *testing.T) {
 
 // The page's line for cron runs its command, and the next job's turn is a second later.
 func TestCron(t *testing.T) {
-	program, err := stintProgram()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(stintProgram())(t)
 	line := strings.SplitN(strings.TrimSpace(blocks(t, outgoingPage, "crontab")[0]), " ", 6)
 	command := strings.Replace(line[5], "redis://redis:6379 --store-timeout 1s", server.URL()+" --store-timeout 30s", 1)
 	run := func(command string) string {

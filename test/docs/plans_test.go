@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/rules"
@@ -51,19 +52,13 @@ func TestChangedPlans(t *testing.T) {
 		},
 	} {
 		hasRow(t, plansPage, test.limit, test.used, test.changed, test.left)
-		was, err := stint.New(memstore.New(memstore.Config{Now: still}), "quota", test.was)
-		if err != nil {
-			t.Fatal(err)
-		}
+		was := must.Get(stint.New(memstore.New(memstore.Config{Now: still}), "quota", test.was))(t)
 		if test.take > 0 {
 			if d, err := was.AllowN(t.Context(), "ann", test.take); err != nil || !d.Allowed {
 				t.Fatal(d, err)
 			}
 		}
-		is, err := was.With(test.is)
-		if err != nil {
-			t.Fatal(err)
-		}
+		is := must.Get(was.With(test.is))(t)
 		if d, err := is.Peek(t.Context(), "ann"); err != nil || d.Remaining != test.want || d.ResetAfter != test.full {
 			t.Errorf("%s, %s, then %s: %d left, nothing is used in %s, %v; want %d, %s", test.limit, test.used, test.changed, d.Remaining, d.ResetAfter, err, test.want, test.full)
 		}
@@ -73,14 +68,8 @@ func TestChangedPlans(t *testing.T) {
 // Streams that run keep their places when there are fewer.
 func TestChangedConcurrency(t *testing.T) {
 	hasRow(t, plansPage, "concurrency, 20", "5 run", "2", "0, until four have ended")
-	was, err := stint.New(memstore.New(memstore.Config{Now: still}), "streams", stint.Concurrency(20))
-	if err != nil {
-		t.Fatal(err)
-	}
-	is, err := was.With(stint.Concurrency(2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	was := must.Get(stint.New(memstore.New(memstore.Config{Now: still}), "streams", stint.Concurrency(20)))(t)
+	is := must.Get(was.With(stint.Concurrency(2)))(t)
 	var places []*stint.Reservation
 	for range 5 {
 		place, d, err := was.Reserve(t.Context(), "ann", 1, stint.Hold{})
@@ -93,9 +82,7 @@ func TestChangedConcurrency(t *testing.T) {
 		if d, err := is.Peek(t.Context(), "ann"); err != nil || d.Allowed != (ended >= 4) {
 			t.Errorf("when %d have ended: %v, %v", ended, d, err)
 		}
-		if _, err := place.Commit(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(place.Commit(t.Context(), 1))(t)
 	}
 }
 
@@ -141,17 +128,9 @@ func Example_upgrade() {
 func TestMonthThenDays(t *testing.T) {
 	now := time.Date(2026, 3, 16, 9, 0, 0, 0, time.UTC)
 	store := memstore.New(memstore.Config{Now: func() time.Time { return now }})
-	months, err := stint.New(store, "quota", stint.CalendarWindow(1000, stint.CalendarMonth, "UTC").Named("quota"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := months.AllowN(t.Context(), "ann", 800); err != nil {
-		t.Fatal(err)
-	}
-	days, err := months.With(stint.CalendarWindow(5000, stint.CalendarDay, "UTC").Named("quota"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	months := must.Get(stint.New(store, "quota", stint.CalendarWindow(1000, stint.CalendarMonth, "UTC").Named("quota")))(t)
+	must.Get(months.AllowN(t.Context(), "ann", 800))(t)
+	days := must.Get(months.With(stint.CalendarWindow(5000, stint.CalendarDay, "UTC").Named("quota")))(t)
 	for _, step := range []struct{ month, day, left int }{{3, 16, 4199}, {3, 17, 4198}, {4, 1, 4999}, {4, 2, 4999}} {
 		now = time.Date(2026, time.Month(step.month), step.day, 12, 0, 0, 0, time.UTC)
 		if d, err := days.Allow(t.Context(), "ann"); err != nil || d.Remaining != int64(step.left) {
@@ -163,25 +142,14 @@ func TestMonthThenDays(t *testing.T) {
 // A denial that a process remembers is of the old limit.
 func TestDenialOfTheOldPlan(t *testing.T) {
 	store := bareStore(t, server.URL(), redisstore.Options{KeyPrefix: "plans"})
-	if err := store.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	free, err := stint.New(store, "quota", stint.FixedWindow(3, 24*time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.Ready(t.Context()))
+	free := must.Get(stint.New(store, "quota", stint.FixedWindow(3, 24*time.Hour)))(t)
 	remembered := false
 	for range 100 { // a denial is remembered once announcements are received
-		d, err := free.Allow(t.Context(), "ann")
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(free.Allow(t.Context(), "ann"))(t)
 		remembered = remembered || d.Source == stint.SourceDenialCache
 	}
-	pro, err := free.With(stint.FixedWindow(5, 24*time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	pro := must.Get(free.With(stint.FixedWindow(5, 24*time.Hour)))(t)
 	if d, err := pro.Allow(t.Context(), "ann"); err != nil || !d.Allowed || d.Remaining != 1 || !remembered {
 		t.Errorf("after the upgrade: %v, %v; remembered before: %v", d, err, remembered)
 	}
@@ -212,19 +180,14 @@ func TestPlansAsAttributes(t *testing.T) {
 		{false, "free 999, pro 49999, free 998, other true"},
 		{true, "free 999, pro 49999, free 998, other false"},
 	} {
-		limiter, err := enforce.New(enforce.Config{
+		limiter := must.Get(enforce.New(enforce.Config{
 			Store: memstore.New(memstore.Config{Now: still}), Set: shownRules(t, plansPage, 1), DenyByDefault: test.deny,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		got := ""
 		for _, plan := range []string{"free", "pro", "free", "other"} {
 			var v enforce.Verdict
 			r := rules.Request{Method: http.MethodGet, Path: "/api/x", Attributes: map[string]string{"plan": plan, "customer": "ann"}}
-			if err := limiter.Decide(t.Context(), &r, &v); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, limiter.Decide(t.Context(), &r, &v))
 			if plan == "other" {
 				got += fmt.Sprint("other ", v.Allowed)
 			} else {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -44,10 +45,7 @@ func TestDivided(t *testing.T) {
 		}
 		admitted := 0
 		for request := range c.requests {
-			d, err := limiters[c.process(request, c.processes)].Allow(t.Context(), "ann")
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := must.Get(limiters[c.process(request, c.processes)].Allow(t.Context(), "ann"))(t)
 			if d.Allowed {
 				admitted++
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 )
@@ -23,10 +24,7 @@ func TestRedisConf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(path))(t)
 	server := testredis.Start(t, testredis.Config("include", path))
 	settings := 0
 	for line := range strings.Lines(string(text)) {
@@ -49,10 +47,7 @@ func TestRedisConf(t *testing.T) {
 	if advice := store.Advise(t.Context()); len(advice) != 0 {
 		t.Errorf("stint warns of %q", advice)
 	}
-	limiter, err := stint.New(store, "api", stint.FixedWindow(10, 365*24*time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(store, "api", stint.FixedWindow(10, 365*24*time.Hour)))(t)
 	if decision, err := limiter.AllowN(t.Context(), "ann", 7); err != nil || !decision.Allowed {
 		t.Fatal(decision, err)
 	}
@@ -71,20 +66,14 @@ func TestRedisConf(t *testing.T) {
 // In a cluster with docs/redis.conf that loses a primary, and has no replica of it, all other clients are decided as
 // before: also when the nodes have noticed.
 func TestRedisConfOfACluster(t *testing.T) {
-	path, err := filepath.Abs("docs/redis.conf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := must.Get(filepath.Abs("docs/redis.conf"))(t)
 	cluster := testredis.StartCluster(t, 3, testredis.Config("include", path))
 	store := bareStore(t, cluster.URL(), redisstore.Options{})
 	if advice := store.Advise(t.Context()); len(advice) != 0 {
 		t.Errorf("stint warns of %q", advice)
 	}
 	const limit = 1_000_000
-	limiter, err := stint.New(store, "api", stint.FixedWindow(limit, 365*24*time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(store, "api", stint.FixedWindow(limit, 365*24*time.Hour)))(t)
 	admitted := map[string]int64{}
 	// round has each client ask, and returns those that nobody decides.
 	round := func() (lost []string) {
@@ -107,9 +96,7 @@ func TestRedisConfOfACluster(t *testing.T) {
 	if lost := round(); lost != nil {
 		t.Fatalf("nobody decides %q", lost)
 	}
-	if err := cluster.Nodes[0].Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cluster.Nodes[0].Kill())
 	first := round()
 	if len(first) == 0 || len(first) == 64 {
 		t.Fatalf("of 64 clients on three primaries, of which one is gone, nobody decides %q", first)
@@ -137,20 +124,14 @@ func TestRedisConfOfACluster(t *testing.T) {
 // failed reports whether a node has noticed that another one is gone.
 func failed(t *testing.T, node *testredis.Server) bool {
 	t.Helper()
-	nodes, err := node.Do("CLUSTER", "NODES")
-	if err != nil {
-		t.Fatal(err)
-	}
+	nodes := must.Get(node.Do("CLUSTER", "NODES"))(t)
 	return strings.Contains(fmt.Sprint(nodes), "master,fail ")
 }
 
 // rights are what the page lets a user do, by the user's name.
 func rights(t *testing.T, user string) []string {
 	t.Helper()
-	text, err := os.ReadFile("docs/redis.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("docs/redis.md"))(t)
 	_, line, found := strings.Cut(string(text), "ACL SETUSER "+user+" on >PASSWORD ")
 	line, _, ended := strings.Cut(line, "\n")
 	if !found || !ended {
@@ -174,10 +155,7 @@ func TestFewerRights(t *testing.T) {
 		t.Fatal(scripts, err)
 	}
 	for _, script := range append(scripts, "service/internal/activity/share.lua") {
-		text, err := os.ReadFile(script)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(script))(t)
 		for function := range strings.SplitSeq(string(text), "\nfunction ") {
 			if strings.HasPrefix(function, "zset.") || strings.HasPrefix(function, "stream.") {
 				continue

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 const restPage = "docs/reference/rest.md"
@@ -34,10 +36,7 @@ func TestREST(t *testing.T) {
 	if got, want := settled(t, first), settled(t, answers[0]); !reflect.DeepEqual(got, want) {
 		t.Errorf("a check is answered\n%v\nand the page says\n%v", got, want)
 	}
-	text, err := os.ReadFile(restPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(restPage))(t)
 	request := regexp.MustCompile("`GET (check[^`]*details=true)`").FindStringSubmatch(string(text))
 	if request == nil {
 		t.Fatal("the page has no check with details")

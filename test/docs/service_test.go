@@ -16,6 +16,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // programs is the folder with the service, which is built when a test first needs it.
@@ -45,10 +47,7 @@ type service struct {
 // serve starts the service with a configuration, beside which there are files, until the test ends.
 func serve(t *testing.T, configuration string, files map[string]string, more ...string) *service {
 	t.Helper()
-	program, err := stintProgram()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(stintProgram())(t)
 	s := &service{folder: t.TempDir(), program: program}
 	for name, text := range files {
 		s.write(t, name, text)
@@ -98,9 +97,7 @@ func serve(t *testing.T, configuration string, files map[string]string, more ...
 func (s *service) write(t *testing.T, name, text string) {
 	t.Helper()
 	file := filepath.Join(s.folder, name)
-	if err := errors.Join(os.WriteFile(file+".new", []byte(text), 0o600), os.Rename(file+".new", file)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(os.WriteFile(file+".new", []byte(text), 0o600), os.Rename(file+".new", file)))
 }
 
 // shell runs a command as a reader does in the folder of the configuration, at the service's own ports, and returns what it
@@ -122,10 +119,7 @@ func (s *service) shell(t *testing.T, command string) string {
 // blocks are the blocks of code of a page in a language.
 func blocks(t *testing.T, page, language string) (found []string) {
 	t.Helper()
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(page))(t)
 	for _, block := range regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
 		found = append(found, block[1])
 	}
@@ -168,19 +162,11 @@ func expectLines(t *testing.T, command, printed, want string) {
 
 // `make run` prints where the service listens, whatever it was told: the request and the token that it prints work.
 func TestMakeRunSaysWhere(t *testing.T) {
-	program, err := stintProgram()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(stintProgram())(t)
 	command := exec.CommandContext(context.WithoutCancel(t.Context()), "scripts/run", program, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	stdout, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdout := must.Get(command.StdoutPipe())(t)
+	must.Do(t, command.Start())
 	t.Cleanup(func() {
 		_ = command.Process.Kill()
 		_, _ = io.Copy(io.Discard, stdout)
@@ -199,10 +185,7 @@ func TestMakeRunSaysWhere(t *testing.T) {
 			t.Fatalf("%s: %v; it prints %v", what, err, said)
 		}
 		r.Header.Set("Authorization", "Bearer "+said["Token:"])
-		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must.Get(http.DefaultClient.Do(r))(t)
 		_ = answer.Body.Close()
 		if answer.StatusCode != http.StatusOK {
 			t.Errorf("%s, %s: %s", what, url, answer.Status)

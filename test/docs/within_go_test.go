@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -65,10 +66,7 @@ func TestPrioritiesInGo(t *testing.T) {
 			list[i].Guaranteed["ads"] = rules.Floor{Capacity: 650, Refill: stint.PerSecond(300)}
 		}
 	}
-	set, err = rules.Compile(list, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set = must.Get(rules.Compile(list, rules.Options{}))(t)
 	if said := warned(set); !strings.Contains(said, "team: ") || !strings.Contains(said, "borrow") {
 		t.Errorf("of floors that leave 50 of 1,000 it is said %q", said)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/internal/testtraffic"
 	"github.com/stint-go/stint/memstore"
@@ -24,19 +25,12 @@ import (
 // shownRules are the rules of a page's n-th document of rules.
 func shownRules(t *testing.T, page string, n int) *rules.Set {
 	t.Helper()
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(page))(t)
 	blocks := regexp.MustCompile("(?s)```yaml\n(rules:.*?)```").FindAllSubmatch(text, -1)
 	if len(blocks) <= n {
 		t.Fatalf("%s has %d documents of rules", page, len(blocks))
 	}
-	set, err := file.ParseSet(page, blocks[n][1], rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return set
+	return must.Get(file.ParseSet(page, blocks[n][1], rules.Options{}))(t)
 }
 
 // play lets callers ask for a time, and counts from a time on what each asked for and was admitted.
@@ -63,9 +57,7 @@ func decideBy(t *testing.T, set *rules.Set, attribute string) func(string, time.
 	return func(name string, now time.Duration) bool {
 		clock.Set(begun + stint.Instant(now.Microseconds()))
 		r := rules.Request{Attributes: map[string]string{"organisation": "acme", attribute: name}}
-		if err := limiter.Decide(t.Context(), &r, &v); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, limiter.Decide(t.Context(), &r, &v))
 		return v.Allowed
 	}
 }
@@ -73,10 +65,7 @@ func decideBy(t *testing.T, set *rules.Set, attribute string) func(string, time.
 func byRules(t *testing.T, set *rules.Set) (*enforce.Limiter, *storetest.Clock) {
 	t.Helper()
 	clock := storetest.NewClock(stint.Instant(still().UnixMicro()))
-	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: clock.Now}), Set: set})
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: clock.Now}), Set: set}))(t)
 	return limiter, clock
 }
 
@@ -92,10 +81,7 @@ func number(n int) string {
 // hasRow reports a row that a page's tables lack.
 func hasRow(t *testing.T, page string, cells ...string) {
 	t.Helper()
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(page))(t)
 	if row := "| " + strings.Join(cells, " | ") + " |"; !strings.Contains(string(text), row+"\n") {
 		t.Errorf("%s lacks\n%s", page, row)
 	}
@@ -187,9 +173,7 @@ func TestOrganisationsApart(t *testing.T) {
 		var v enforce.Verdict
 		for {
 			r := rules.Request{Attributes: map[string]string{"organisation": organisation, "team": team}}
-			if err := limiter.Decide(t.Context(), &r, &v); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, limiter.Decide(t.Context(), &r, &v))
 			if !v.Allowed {
 				return n
 			}
@@ -209,9 +193,7 @@ func TestFloorsOfEachKey(t *testing.T) {
 	burst := func(key, model string) (n int) {
 		var v enforce.Verdict
 		for r := (rules.Request{APIKey: key, Attributes: map[string]string{"model": model}}); ; n++ {
-			if err := limiter.Decide(t.Context(), &r, &v); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, limiter.Decide(t.Context(), &r, &v))
 			if !v.Allowed {
 				return n
 			}
@@ -236,10 +218,7 @@ func TestTeamOfNoOrganisation(t *testing.T) {
 	}
 	list := shownRules(t, organisationsPage, 0).Rules()
 	list[0].Missing = rules.MissingSkip
-	set, err := rules.Compile(list, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(rules.Compile(list, rules.Options{}))(t)
 	limiter, _ = byRules(t, set)
 	if err := limiter.Decide(t.Context(), &rules.Request{Attributes: map[string]string{"team": "search"}}, &v); err != nil || !v.Allowed || v.Rule != nil {
 		t.Errorf("%+v, %v; want it admitted by no rule", v, err)
@@ -250,17 +229,12 @@ func TestTeamOfNoOrganisation(t *testing.T) {
 // ways together.
 func TestWhatIsLeftOfWays(t *testing.T) {
 	limiter, _ := byRules(t, shownRules(t, organisationsPage, 0))
-	page, err := os.ReadFile(organisationsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(organisationsPage))(t)
 	var v enforce.Verdict
 	r := rules.Request{Attributes: map[string]string{"organisation": "acme", "team": "search"}}
 	ask := func() stint.Decision {
 		t.Helper()
-		if err := limiter.Decide(t.Context(), &r, &v); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, limiter.Decide(t.Context(), &r, &v))
 		return v.Decision
 	}
 	d := ask()
@@ -291,9 +265,7 @@ func TestOrganisationsReset(t *testing.T) {
 	burst := func(team string) (n int) {
 		var v enforce.Verdict
 		for {
-			if err := limiter.Decide(t.Context(), request(team), &v); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, limiter.Decide(t.Context(), request(team), &v))
 			if !v.Allowed {
 				return n
 			}
@@ -310,13 +282,9 @@ func TestOrganisationsReset(t *testing.T) {
 	}
 	empty()
 	expect("nothing", 0, 0, 0)
-	if err := limiter.ResetClient(t.Context(), "organisation", "{acme}acme"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, limiter.ResetClient(t.Context(), "organisation", "{acme}acme"))
 	expect("a reset of the organisation", 500, 0, 0) // borrowed: the floors are as empty as before
-	if err := limiter.ResetClient(t.Context(), "team", "{acme}ads"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, limiter.ResetClient(t.Context(), "team", "{acme}ads"))
 	expect("a reset of a floor", 150, 0, 0)
 	var v enforce.Verdict
 	if err := limiter.Settle(t.Context(), request("ads"), 5, &v); !errors.Is(err, stint.ErrInvalid) {
@@ -327,17 +295,13 @@ func TestOrganisationsReset(t *testing.T) {
 	limiter, _ = byRules(t, shownRules(t, organisationsPage, 0))
 	empty()
 	for _, team := range []string{"ads", "mail", "search"} {
-		if err := limiter.ResetClient(t.Context(), "team", "{acme}"+team); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, limiter.ResetClient(t.Context(), "team", "{acme}"+team))
 	}
 	expect("a reset of all floors", 150, 50, 0)
 	empty()
 	for _, rule := range []string{"organisation", "team"} {
 		for _, client := range map[string][]string{"organisation": {"acme"}, "team": {"ads", "mail", "search"}}[rule] {
-			if err := limiter.ResetClient(t.Context(), rule, "{acme}"+client); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, limiter.ResetClient(t.Context(), rule, "{acme}"+client))
 		}
 	}
 	expect("a reset of everything", 500, 150, 200)
@@ -346,22 +310,14 @@ func TestOrganisationsReset(t *testing.T) {
 // On a cluster the rules need one partition, and partition_by gives them one.
 func TestOrganisationsOnACluster(t *testing.T) {
 	store := bareStore(t, testredis.StartCluster(t, 3).URL(), redisstore.Options{})
-	if err := store.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, store.Ready(t.Context()))
 	list := shownRules(t, organisationsPage, 0).Rules()
 	for _, partition := range []string{"", "organisation"} {
 		for i := range list {
 			list[i].PartitionBy = partition
 		}
-		set, err := rules.Compile(list, rules.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		limiter, err := enforce.New(enforce.Config{Store: store, Set: set})
-		if err != nil {
-			t.Fatal(err)
-		}
+		set := must.Get(rules.Compile(list, rules.Options{}))(t)
+		limiter := must.Get(enforce.New(enforce.Config{Store: store, Set: set}))(t)
 		var v enforce.Verdict
 		refused := 0
 		for _, team := range []string{"search", "ads", "mail"} {
@@ -441,9 +397,7 @@ func TestClassesWithFloors(t *testing.T) {
 		var v enforce.Verdict
 		for {
 			r := rules.Request{Attributes: map[string]string{"team": team, "class": class}}
-			if err := limiter.Decide(t.Context(), &r, &v); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, limiter.Decide(t.Context(), &r, &v))
 			if !v.Allowed {
 				return n
 			}
@@ -478,10 +432,7 @@ func TestKeep(t *testing.T) {
 		}
 	}
 	for range 101 {
-		decision, err := limiter.Allow(ctx, user)
-		if err != nil {
-			t.Fatal(err)
-		}
+		decision := must.Get(limiter.Allow(ctx, user))(t)
 		if decision.Allowed {
 			criticals++
 		}
@@ -498,9 +449,7 @@ func TestIncludedThenPaid(t *testing.T) {
 	decide := func() bool {
 		var v enforce.Verdict
 		r := rules.Request{Attributes: map[string]string{"customer": "ann"}}
-		if err := limiter.Decide(t.Context(), &r, &v); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, limiter.Decide(t.Context(), &r, &v))
 		by[v.Via]++
 		return v.Allowed
 	}
@@ -526,9 +475,7 @@ func TestThreeLevels(t *testing.T) {
 	for {
 		var v enforce.Verdict
 		r := rules.Request{User: "ann", Attributes: map[string]string{"team": "ads"}}
-		if err := limiter.Decide(t.Context(), &r, &v); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, limiter.Decide(t.Context(), &r, &v))
 		if !v.Allowed {
 			break
 		}

@@ -14,6 +14,8 @@ import (
 	envoytype "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // entries makes a descriptor of keys and values in turn.
@@ -141,7 +143,7 @@ func TestOneBadFile(t *testing.T) {
 			t.Errorf("%s: the reference answers %s", name, show(got))
 		}
 		until(t, "the good file is served", func() error { return subject.ask(t.Context(), request).err })
-		if got := must(t, subject, request).GetStatuses()[0]; got.GetCurrentLimit().GetRequestsPerUnit() != 5 {
+		if got := verdict(t, subject, request).GetStatuses()[0]; got.GetCurrentLimit().GetRequestsPerUnit() != 5 {
 			t.Errorf("%s: the subject answers %v", name, got)
 		}
 	}
@@ -155,9 +157,7 @@ func TestRedisUnreachable(t *testing.T) {
 	})
 	reference, subject := pair(t, root)
 	agree(t, reference, subject, requestFor("d", entries("a", "1")))
-	if err := errors.Join(reference.redis.Kill(), subject.redis.Kill()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(reference.redis.Kill(), subject.redis.Kill()))
 	for range 3 {
 		if names, answered := agree(t, reference, subject, requestFor("d", entries("a", "1"))); len(names) != 1 {
 			t.Errorf("the reference answers %v", show(answered))
@@ -196,11 +196,9 @@ func TestReload(t *testing.T) {
 	for i, text := range []string{configured(200), "domain: d\ncolor: red\n", configured(300)} {
 		// As one step, as a file of Kubernetes changes.
 		draft := filepath.Join(t.TempDir(), "draft")
-		if err := errors.Join(
+		must.Do(t, errors.Join(
 			os.WriteFile(draft, []byte(text), 0o600), os.Rename(draft, filepath.Join(root, "ratelimit", "config", "a.yaml")),
-		); err != nil {
-			t.Fatal(err)
-		}
+		))
 		if i == 1 {
 			continue // the next one is loaded nevertheless, and none is lost before
 		}

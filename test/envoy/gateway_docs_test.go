@@ -18,6 +18,8 @@ import (
 	document "go.yaml.in/yaml/v4"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // A shownDescriptor is one of docs/envoy-gateway.md.
@@ -45,10 +47,7 @@ func (d shownDescriptor) served() *config.RateLimitDescriptor {
 
 // The configuration and the descriptors of docs/envoy-gateway.md limit as the page says.
 func TestEnvoyGatewayDocs(t *testing.T) {
-	text, err := os.ReadFile("../../docs/envoy-gateway.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/envoy-gateway.md"))(t)
 	block := regexp.MustCompile("(?s)```yaml\n(domain:.*?)```").FindSubmatch(text)
 	var domain struct {
 		Domain      string
@@ -89,9 +88,7 @@ func TestEnvoyGatewayDocs(t *testing.T) {
 	if _, err := ask("one", "192.0.2.7"); status.Code(err) != codes.Unavailable {
 		t.Errorf("before there is a configuration: %v", err)
 	}
-	if err := g.cache.SetSnapshot(t.Context(), "envoy-ratelimit", snapshot); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, g.cache.SetSnapshot(t.Context(), "envoy-ratelimit", snapshot))
 	until(t, "the subject limits by the page's configuration", func() error {
 		response, err := ask("nobody", "192.0.2.99")
 		if err == nil && response.GetStatuses()[0].GetCurrentLimit().GetRequestsPerUnit() != 3 {

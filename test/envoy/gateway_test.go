@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -36,10 +37,7 @@ type gateway struct {
 func newGateway(t *testing.T, secure *tls.Config) *gateway {
 	t.Helper()
 	g := &gateway{t: t, cache: cache.NewSnapshotCache(false, cache.IDHash{}, nil)}
-	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	g.address = ln.Addr().String()
 	server := grpc.NewServer(grpc.Creds(credentials.NewTLS(secure)))
 	discovery.RegisterRateLimitConfigDiscoveryServiceServer(server, xdsserver.NewServer(t.Context(), g.cache, nil))
@@ -66,14 +64,8 @@ func newSecureGateway(t *testing.T) (*gateway, secured) {
 	t.Helper()
 	authority := testredis.NewAuthority(t)
 	serverCert, serverKey := authority.Issue(t, "envoy-gateway")
-	pair, err := tls.LoadX509KeyPair(serverCert, serverKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(authority.CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := must.Get(tls.LoadX509KeyPair(serverCert, serverKey))(t)
+	text := must.Get(os.ReadFile(authority.CAFile))(t)
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(text)
 	return newGateway(t, &tls.Config{

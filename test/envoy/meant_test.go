@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // TestMeant: the differences that are meant apply where they have to, and nowhere else.
@@ -39,10 +41,7 @@ func TestMeant(t *testing.T) {
 			response.Statuses = append(response.Statuses, one)
 		}
 		if len(over) > 0 {
-			metadata, err := structpb.NewStruct(map[string]any{"quotaModeViolations": over})
-			if err != nil {
-				t.Fatal(err)
-			}
+			metadata := must.Get(structpb.NewStruct(map[string]any{"quotaModeViolations": over}))(t)
 			response.DynamicMetadata = metadata
 		}
 		return answer{response: response}

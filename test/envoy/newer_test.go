@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // These are tests of the subject alone: the pinned reference lacks what they test.
@@ -29,8 +31,8 @@ func taking(hits int, keysAndValues ...string) *common.RateLimitDescriptor {
 	return made
 }
 
-// must returns the response of the subject, and fails the test if there is none.
-func must(t *testing.T, subject *side, request *rls.RateLimitRequest) *rls.RateLimitResponse {
+// verdict returns the response of the subject, and fails the test if there is none.
+func verdict(t *testing.T, subject *side, request *rls.RateLimitRequest) *rls.RateLimitResponse {
 	t.Helper()
 	got := subject.ask(t.Context(), request)
 	if got.err != nil {
@@ -82,7 +84,7 @@ descriptors:
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for i, hits := range c.steps {
-				got := must(t, subject, requestFor("d", taking(hits, c.key, c.name)))
+				got := verdict(t, subject, requestFor("d", taking(hits, c.key, c.name)))
 				one := got.GetStatuses()[0]
 				if got.GetOverallCode() != c.codes[i] || one.GetCode() != c.codes[i] || one.GetLimitRemaining() != c.left[i] {
 					t.Errorf("step %d, %d hits: %s, want %v and %d left", i, hits, text(got), c.codes[i], c.left[i])
@@ -94,8 +96,8 @@ descriptors:
 		})
 	}
 	t.Run("beside others", func(t *testing.T) {
-		must(t, subject, requestFor("d", taking(5, "a", "x"), taking(5, "a", "y")))
-		got := must(t, subject, requestFor("d", taking(-2, "a", "x"), taking(1, "a", "y"), taking(1, "a", "x")))
+		verdict(t, subject, requestFor("d", taking(5, "a", "x"), taking(5, "a", "y")))
+		got := verdict(t, subject, requestFor("d", taking(-2, "a", "x"), taking(1, "a", "y"), taking(1, "a", "x")))
 		want := []rls.RateLimitResponse_Code{okay, overLimit, okay}
 		left := []uint32{2, 0, 1}
 		for i, one := range got.GetStatuses() {
@@ -108,13 +110,13 @@ descriptors:
 		}
 	})
 	t.Run("by the hits of the request", func(t *testing.T) {
-		must(t, subject, requestFor("d", taking(4, "a", "z")))
+		verdict(t, subject, requestFor("d", taking(4, "a", "z")))
 		for i, left := range []uint32{2, 4} { // 1 if it says 0, else 2
 			back := entries("a", "z")
 			back.IsNegativeHits = true
 			request := requestFor("d", back)
 			request.HitsAddend = uint32(2 * i)
-			if got := must(t, subject, request); got.GetStatuses()[0].GetLimitRemaining() != left {
+			if got := verdict(t, subject, request); got.GetStatuses()[0].GetLimitRemaining() != left {
 				t.Errorf("%s, want %d left", text(got), left)
 			}
 		}
@@ -148,7 +150,7 @@ func TestUnitMultiplier(t *testing.T) {
 				value := e.before.String()
 				var got []*rls.RateLimitResponse
 				for range 3 {
-					got = append(got, must(t, subject, override(value, c.unit, c.multiplier)))
+					got = append(got, verdict(t, subject, override(value, c.unit, c.multiplier)))
 				}
 				e.after = time.Now()
 				if again = e.straddles(time.Minute); again {
@@ -244,7 +246,7 @@ descriptors:
 		{[]string{"l", "1p2", "m", "q1"}, ""},
 		{[]string{"l", "1p2"}, ""},
 	} {
-		got := must(t, subject, requestFor("d", entries(c.entries...)))
+		got := verdict(t, subject, requestFor("d", entries(c.entries...)))
 		limit := got.GetStatuses()[0].GetCurrentLimit()
 		if limit.GetName() != c.name || (limit != nil) != (c.name != "") {
 			t.Errorf("%q: %s, want the limit %q", c.entries, text(got), c.name)
@@ -262,7 +264,7 @@ descriptors:
 		{[]string{"k", "a2c"}, 8},
 		{[]string{"k", "a2c"}, 7},
 	} {
-		got := must(t, subject, requestFor("d", entries(c.entries...)))
+		got := verdict(t, subject, requestFor("d", entries(c.entries...)))
 		if got.GetStatuses()[0].GetLimitRemaining() != c.left {
 			t.Errorf("%q: %s, want %d left", c.entries, text(got), c.left)
 		}
@@ -307,7 +309,7 @@ descriptors:
 		{"no metadata", []*common.RateLimitDescriptor{entries("c", "1")}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := must(t, subject, requestFor("d", c.descriptors...))
+			got := verdict(t, subject, requestFor("d", c.descriptors...))
 			field, found := got.GetDynamicMetadata().GetFields()["metadata"]
 			if c.want == "" {
 				if found {
@@ -316,9 +318,7 @@ descriptors:
 				return
 			}
 			var want any
-			if err := json.Unmarshal([]byte(c.want), &want); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal([]byte(c.want), &want))
 			if !found || !reflect.DeepEqual(field.AsInterface(), want) {
 				t.Errorf("%s, want the metadata %v", text(got), want)
 			}
@@ -335,7 +335,7 @@ func TestGreatestLimit(t *testing.T) {
 	for i, want := range []uint32{4294967295 - most, 4294967295 - most} {
 		one := entries("a", "x")
 		one.HitsAddend = wrapperspb.UInt64(most)
-		got := must(t, subject, requestFor("d", one))
+		got := verdict(t, subject, requestFor("d", one))
 		if status := got.GetStatuses()[0]; status.GetLimitRemaining() != want || status.GetCurrentLimit().GetRequestsPerUnit() != 4294967295 {
 			t.Errorf("request %d: %s", i, text(got))
 		}

@@ -13,20 +13,19 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // sample is an answer with every field that the reference fills, and the exchange that it belongs to.
 func sample(t *testing.T) (exchange, answer) {
 	t.Helper()
 	at := time.Unix(1_800_000_010, 100_000_000) // 10.1 s into a minute
-	metadata, err := structpb.NewStruct(map[string]any{
+	metadata := must.Get(structpb.NewStruct(map[string]any{
 		"domain": "d", "quotaModeEnabled": false, "hitsAddend": 2.0, "descriptors": []any{
 			map[string]any{"entries": []any{"a=b"}, "limit": "requests_per_unit:5  unit:MINUTE"},
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	limit := &rls.RateLimitResponse_RateLimit{RequestsPerUnit: 5, Unit: rls.RateLimitResponse_RateLimit_MINUTE, Name: "n"}
 	return exchange{before: at, after: at.Add(time.Second)}, answer{response: &rls.RateLimitResponse{
 		OverallCode: rls.RateLimitResponse_OVER_LIMIT,

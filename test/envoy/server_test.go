@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -71,13 +72,9 @@ func files(t testing.TB, byName map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
 	folder := filepath.Join(root, "ratelimit", "config")
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(folder, 0o700))
 	for name, text := range byName {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
 	}
 	return root
 }
@@ -122,9 +119,7 @@ func freePorts(t testing.TB, n int) (ports []int) {
 		if err != nil {
 			continue
 		}
-		if err := listener.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, listener.Close())
 		if _, before := given.LoadOrStore(port, true); !before {
 			ports = append(ports, port)
 		}
@@ -163,11 +158,8 @@ func start(t testing.TB, name string, program []string, ports []int, root string
 		_ = input.Close()
 		<-s.ended
 	})
-	connection, err := grpc.NewClient("passthrough:///"+s.target,
-		grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	connection := must.Get(grpc.NewClient("passthrough:///"+s.target,
+		grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	go func() {
 		<-s.ended // then nobody waits for it any more
 		_ = connection.Close()

@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -194,10 +195,7 @@ func during(t *testing.T, do func(), programs []*program) (files []string) {
 		if err != nil {
 			t.Fatalf("%v: %s", err, out)
 		}
-		text, err := os.ReadFile(profile)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(profile))(t)
 		for line := range strings.Lines(string(text)) {
 			path, counts, _ := strings.Cut(line, ":")
 			file, ours := strings.CutPrefix(path, "github.com/stint-go/stint/")
@@ -242,21 +240,12 @@ func put(t *testing.T, first, second *program, limit int) {
 // send makes a request, and returns its status and its answer.
 func send(t *testing.T, method, url, body string) (status int, text string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(context.Background(), method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(context.Background(), method, url, strings.NewReader(body)))(t)
 	if body != "" {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(http.DefaultClient.Do(request))(t)
 	defer func() { _ = response.Body.Close() }()
-	answer, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(io.ReadAll(response.Body))(t)
 	return response.StatusCode, string(answer)
 }

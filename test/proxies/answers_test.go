@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // answerInstead takes the place of stint: it answers as the target of the request says that it is asked about, with ?stint=STATUS,
@@ -72,10 +74,7 @@ func TestAnswersOfStint(t *testing.T) {
 
 // Without its two places for refusals, nginx makes 403 and 500 of all that.
 func TestAnswersOfStintAreLost(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("../../examples", "nginx", "nginx.conf"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("../../examples", "nginx", "nginx.conf")))(t)
 	plain := string(text)
 	for _, line := range []string{"error_page 403 = @denied;", "error_page 500 = @undecided;"} {
 		if !strings.Contains(plain, line) {
@@ -84,9 +83,7 @@ func TestAnswersOfStintAreLost(t *testing.T) {
 		plain = strings.Replace(plain, line, "", 1)
 	}
 	file := filepath.Join(t.TempDir(), "nginx.conf")
-	if err := os.WriteFile(file, []byte(plain), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(plain), 0o600))
 	s := start(t, "nginx", file)
 	s.answerInstead()
 	for answer, status := range map[int]int{400: 500, 403: 403, 429: 500, 503: 500} {

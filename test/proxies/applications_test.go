@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // applications take the path of a request in the ways that users of their languages write. Each says by which of
@@ -200,9 +202,7 @@ var adminHosts = []string{
 // the route allows.
 func TestApplications(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.yaml")
-	if err := os.WriteFile(file, []byte(applicationRules), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(applicationRules), 0o600))
 	env := []string{"BIN=" + os.Getenv(built), "STINT_RULES_FROM=" + file}
 	for name, replace := range applications {
 		t.Run(name, func(t *testing.T) {

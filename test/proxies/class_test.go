@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // classes is a limit of which a batch request leaves 5 of 10.
@@ -21,14 +23,8 @@ rules:
 
 // The lines of docs/priorities.md bring a class through nginx, and a client can't choose its own.
 func TestClass(t *testing.T) {
-	page, err := os.ReadFile("../../docs/priorities.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	configuration, err := os.ReadFile("../../examples/nginx/nginx.conf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/priorities.md"))(t)
+	configuration := must.Get(os.ReadFile("../../examples/nginx/nginx.conf"))(t)
 	blocks := regexp.MustCompile("(?s)```nginx\n(.*?)```").FindAllSubmatch(page, -1)
 	fields := regexp.MustCompile(`identity: \{user: X-User-Id, attributes: \{class: (\S+)\}\}`).FindSubmatch(page)
 	if len(blocks) != 2 || fields == nil {
@@ -41,9 +37,7 @@ func TestClass(t *testing.T) {
 
 	dir := t.TempDir()
 	for name, text := range map[string]string{"nginx.conf": text, "rules.yaml": classes} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	s := startWith(t, []string{
 		"BIN=" + os.Getenv(built), "STINT_RULES_FROM=" + filepath.Join(dir, "rules.yaml"), "STINT_IDENTITY_ATTRIBUTES=class=" + string(fields[1]),

@@ -10,15 +10,14 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // annotations are those of the page about ingress-nginx, by their names behind the slash.
 func annotations(t *testing.T) map[string]string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/ingress-nginx.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/ingress-nginx.md"))(t)
 	found := map[string]string{}
 	for _, block := range strings.Split(string(page), "```yaml\n")[1:] {
 		text, _, _ := strings.Cut(block, "```")

@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // The least configurations of docs/proxies.md limit logins, and nothing else.
@@ -29,10 +31,7 @@ func TestLeast(t *testing.T) {
 
 // The same for PHP, here a program in Go that speaks FastCGI: each request counts once, and its own 403 stays 403.
 func TestLeastForPHP(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it listens as long as the test runs
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t) //nolint:noctx // it listens as long as the test runs
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		_ = fcgi.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -53,10 +52,7 @@ func TestLeastForPHP(t *testing.T) {
 // leastConfiguration writes a configuration of nginx with the page's first lines, for PHP with those for it in their place.
 func leastConfiguration(t *testing.T, php bool, places ...string) (file string) {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/proxies.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../../docs/proxies.md"))(t)
 	blocks := regexp.MustCompile("(?s)```nginx\n(.*?)```").FindAllSubmatch(page, -1)
 	if len(blocks) != 2 {
 		t.Fatalf("docs/proxies.md has %d configurations of nginx; want 2", len(blocks))
@@ -95,8 +91,6 @@ http {
 ` + inHTTP + `
 }`
 	file = filepath.Join(t.TempDir(), "nginx.conf")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }

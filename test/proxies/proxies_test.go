@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/must"
 )
 
 // each runs a test with both proxies.
@@ -274,9 +275,7 @@ func TestManyLimits(t *testing.T) {
 	}
 	file := filepath.Join(t.TempDir(), "rules.json")
 	rule := fmt.Sprintf(`[{"id": "many", "scope": "per_ip", "limits": [%s]}]`, strings.Join(limits, ","))
-	if err := os.WriteFile(file, []byte(rule), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(rule), 0o600))
 	each(t, func(t *testing.T, example string) {
 		s := startWith(t, []string{"BIN=" + os.Getenv(built), "STINT_RULES_FROM=" + file}, example)
 		for _, status := range []int{200, 200, 429, 429} {
@@ -360,19 +359,14 @@ func TestStintUnreachableClosed(t *testing.T) {
 	} {
 		t.Run(test.example, func(t *testing.T) {
 			t.Parallel() // as above
-			text, err := os.ReadFile(filepath.Join("../../examples", test.example, test.file))
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(filepath.Join("../../examples", test.example, test.file)))(t)
 			before, rest, found := strings.Cut(string(text), test.from)
 			_, after, ended := strings.Cut(rest, test.to)
 			if !found || !ended {
 				t.Fatalf("%s has no %q", test.file, test.from)
 			}
 			file := filepath.Join(t.TempDir(), test.file)
-			if err := os.WriteFile(file, []byte(before+after), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(file, []byte(before+after), 0o600))
 			s := start(t, test.example, file)
 			s.exhaust(login)
 			s.pause("stint")

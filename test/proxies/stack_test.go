@@ -21,6 +21,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // patience is how long a test waits for what should come at once.
@@ -68,15 +70,10 @@ type stack struct {
 // already. Windows of a minute last for an hour, so that they do not end while a test runs.
 func start(t testing.TB, example string, args ...string) *stack {
 	t.Helper()
-	rules, err := os.ReadFile(filepath.Join("../../examples", example, "rules.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := must.Get(os.ReadFile(filepath.Join("../../examples", example, "rules.yaml")))(t)
 	file := filepath.Join(t.TempDir(), "rules.yaml")
 	hourly := strings.ReplaceAll(string(rules), "window: 1m", "window: 1h")
-	if err := os.WriteFile(file, []byte(hourly), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(hourly), 0o600))
 	return startWith(t, []string{"BIN=" + os.Getenv(built), "STINT_RULES_FROM=" + file}, example, args...)
 }
 

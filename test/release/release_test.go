@@ -23,6 +23,8 @@ import (
 	"golang.org/x/mod/modfile"
 	"golang.org/x/mod/module"
 	modzip "golang.org/x/mod/zip"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 const root = "../.."
@@ -37,14 +39,8 @@ const version = "v0.1.1-test.1"
 func modules(t *testing.T) (all, released []string) {
 	t.Helper()
 	name := filepath.Join(root, "go.work")
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	work, err := modfile.ParseWork(name, text, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(name))(t)
+	work := must.Get(modfile.ParseWork(name, text, nil))(t)
 	for _, use := range work.Use {
 		all = append(all, strings.TrimPrefix(use.Path, "./"))
 	}
@@ -58,15 +54,8 @@ func modules(t *testing.T) (all, released []string) {
 func read(t *testing.T, folder string) *modfile.File {
 	t.Helper()
 	name := filepath.Join(folder, "go.mod")
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := modfile.Parse(name, text, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file
+	text := must.Get(os.ReadFile(name))(t)
+	return must.Get(modfile.Parse(name, text, nil))(t)
 }
 
 // repository makes a repository of what is here, committed or not, and has it tagged as a release.
@@ -79,16 +68,13 @@ func repository(t *testing.T, version string) (folder string) {
 	}
 	names := strings.Split(strings.TrimSuffix(string(output), "\x00"), "\x00")
 	dist := filepath.Join(root, dashboard)
-	err = filepath.WalkDir(dist, func(name string, entry fs.DirEntry, err error) error { // as make web has built it
+	must.Do(t, filepath.WalkDir(dist, func(name string, entry fs.DirEntry, err error) error { // as make web has built it
 		if err == nil && !entry.IsDir() {
 			relative, _ := filepath.Rel(root, name)
 			names = append(names, relative)
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for _, name := range names {
 		text, err := os.ReadFile(filepath.Join(root, name))
 		if errors.Is(err, fs.ErrNotExist) { // deleted, and not yet committed
@@ -99,13 +85,9 @@ func repository(t *testing.T, version string) (folder string) {
 			text = bytes.Replace(text, []byte("## [Unreleased]"), []byte("## ["+version[1:]+"]"), 1)
 		}
 		to := filepath.Join(folder, name)
-		if err := errors.Join(err, statErr, os.MkdirAll(filepath.Dir(to), 0o750)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(err, statErr, os.MkdirAll(filepath.Dir(to), 0o750)))
 		// The times too, by which make knows that the dashboard is built.
-		if err := errors.Join(os.WriteFile(to, text, info.Mode()), os.Chtimes(to, info.ModTime(), info.ModTime())); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.WriteFile(to, text, info.Mode()), os.Chtimes(to, info.ModTime(), info.ModTime())))
 	}
 	for _, args := range [][]string{
 		{"git", "init", "-q"},
@@ -133,26 +115,15 @@ func publish(t *testing.T, proxy, repository, folder, version string) {
 	t.Helper()
 	file := read(t, filepath.Join(repository, folder))
 	versions := filepath.Join(proxy, filepath.FromSlash(file.Module.Mod.Path), "@v")
-	if err := os.MkdirAll(versions, 0o750); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(versions, 0o750))
 	var archive bytes.Buffer
 	of := module.Version{Path: file.Module.Mod.Path, Version: version}
-	if err := modzip.CreateFromVCS(&archive, of, repository, path.Join(folder, version), folder); err != nil {
-		t.Fatal(err)
-	}
-	info, err := json.Marshal(map[string]string{"Version": version, "Time": "2026-01-01T00:00:00Z"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, modzip.CreateFromVCS(&archive, of, repository, path.Join(folder, version), folder))
+	info := must.Get(json.Marshal(map[string]string{"Version": version, "Time": "2026-01-01T00:00:00Z"}))(t)
 	for suffix, text := range map[string][]byte{".zip": archive.Bytes(), ".info": info, ".mod": modfile.Format(file.Syntax)} {
-		if err := os.WriteFile(filepath.Join(versions, version+suffix), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(versions, version+suffix), text, 0o600))
 	}
-	if err := os.WriteFile(filepath.Join(versions, "list"), []byte(version+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(versions, "list"), []byte(version+"\n"), 0o600))
 }
 
 // published publishes the modules of a release, and returns an environment in which the go command gets them from there,
@@ -172,10 +143,7 @@ func published(t *testing.T, folders []string, version string) (repo string, env
 		publish(t, proxy, repo, folder, version)
 	}
 	setting := func(name string) string {
-		value, err := exec.CommandContext(t.Context(), "go", "env", name).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		value := must.Get(exec.CommandContext(t.Context(), "go", "env", name).Output())(t)
 		return strings.TrimSpace(string(value))
 	}
 	cache := t.TempDir()
@@ -189,7 +157,7 @@ func published(t *testing.T, folders []string, version string) (repo string, env
 // user serves all modules and keeps those that it lacked, and never sees the ones of the test.
 func borrow(t *testing.T, from, to string, without ...string) {
 	t.Helper()
-	err := filepath.WalkDir(from, func(name string, entry fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(from, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || name == from {
 			return err
 		}
@@ -204,10 +172,7 @@ func borrow(t *testing.T, from, to string, without ...string) {
 			return err
 		}
 		return fs.SkipDir
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // run runs the go command in a folder.
@@ -234,9 +199,7 @@ func program(t *testing.T, environment, modules []string, packages ...string) (f
 	t.Helper()
 	folder = t.TempDir()
 	source := "package main\n\nimport (\n\t_ \"" + strings.Join(packages, "\"\n\t_ \"") + "\"\n)\n\nfunc main() {}\n"
-	if err := os.WriteFile(filepath.Join(folder, "main.go"), []byte(source), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(folder, "main.go"), []byte(source), 0o600))
 	get := []string{"get"}
 	for _, module := range modules {
 		get = append(get, module+"@"+version)
@@ -360,10 +323,7 @@ func answers(t *testing.T, program string) {
 		"http://" + addresses["http"] + "/api/v1/rate-limit/check?key=ann": `"allowed":true`,
 		"http://" + addresses["admin"] + "/":                               `<script type="module"`,
 	} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody))(t)
 		response, err := http.DefaultClient.Do(request)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, log)
@@ -374,9 +334,7 @@ func answers(t *testing.T, program string) {
 			t.Errorf("%s answers %s, %v; want %s", url, text, err, want)
 		}
 	}
-	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, command.Process.Signal(syscall.SIGTERM))
 	for lines.Scan() {
 		log += lines.Text() + "\n"
 	}
@@ -405,10 +363,7 @@ func testArchives(t *testing.T, repo string) {
 			t.Error(err)
 		}
 	}
-	text, err := os.ReadFile(filepath.Join(out, "stint_"+version[1:]+".cdx.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(out, "stint_"+version[1:]+".cdx.json")))(t)
 	var bill struct {
 		BOMFormat  string
 		Components []struct{ Purl string }

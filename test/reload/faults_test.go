@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/decide"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 )
@@ -34,9 +35,7 @@ func TestFaultsAreFound(t *testing.T) {
 			if fault.swap != nil {
 				r.swap = fault.swap(r)
 			}
-			if err := r.byNumber(small.decisions, small.reloads); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.byNumber(small.decisions, small.reloads))
 			r.settle(t)
 			if err := r.faults.err(); err == nil || !strings.Contains(err.Error(), fault.want) {
 				t.Errorf("found: %v; want %q", err, fault.want)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/internal/testseed"
 	"github.com/stint-go/stint/memstore"
@@ -63,14 +64,8 @@ func TestReloadInRedis(t *testing.T) {
 // not.
 func openRedis(t *testing.T) *redisstore.Store {
 	t.Helper()
-	conn, err := rueidis.Dial(rueidis.Config{URL: testredis.Start(t).URL()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := redisstore.New(conn, redisstore.Options{DenialCache: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(rueidis.Dial(rueidis.Config{URL: testredis.Start(t).URL()}))(t)
+	store := must.Get(redisstore.New(conn, redisstore.Options{DenialCache: -1}))(t)
 	t.Cleanup(store.Close)
 	return store
 }
@@ -78,9 +73,7 @@ func openRedis(t *testing.T) *redisstore.Store {
 // theShort makes a run by number.
 func theShort(t *testing.T, r *run, of size) {
 	t.Helper()
-	if err := r.byNumber(of.decisions, of.reloads); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.byNumber(of.decisions, of.reloads))
 	admitted, spent := r.settle(t)
 	if err := r.faults.err(); err != nil {
 		t.Error(err)
@@ -106,9 +99,7 @@ func theFull(t *testing.T, n uint64, inRedis bool) {
 	}
 	empty, goroutines := heap(), runtime.NumGoroutine()
 	r := newRun(t, full, n, store, nil)
-	if err := r.byTime(*length, time.Second); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.byTime(*length, time.Second))
 	admitted, spent := r.settle(t)
 	if err := r.faults.err(); err != nil {
 		t.Error(err)
@@ -147,18 +138,13 @@ func (c *clock) now() time.Time {
 // expire lets all states of the store become worthless, and decisions on one client find that out.
 func (c *clock) expire(t *testing.T, memory *memstore.Store) {
 	t.Helper()
-	limiter, err := stint.New(memory, "test", stint.FixedWindow(1, time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(memory, "test", stint.FixedWindow(1, time.Second)))(t)
 	c.ahead.Add(int64(5 * bounds.MaxPeriod))
 	const batch, most = 10_000, 1000
 	for range most {
 		for range batch {
 			c.ahead.Add(int64(200 * time.Microsecond))
-			if _, err := limiter.Allow(t.Context(), "busy"); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(limiter.Allow(t.Context(), "busy"))(t)
 		}
 		if memory.Stats().Clients <= 1 {
 			return

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/rulediff"
 	"github.com/stint-go/stint/rules"
 )
@@ -96,15 +97,10 @@ func newRun(t testing.TB, of size, seed uint64, store stint.Store, between func(
 		r.tallies = append(r.tallies, newTally(of.shared))
 	}
 	for i := range of.callers {
-		c, err := newCaller(r, seed, i)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(newCaller(r, seed, i))(t)
 		r.callers = append(r.callers, c)
 	}
-	if err := r.reload(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.reload())
 	r.reloads = nil // the first is none
 	return r
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -168,10 +169,7 @@ func TestGoRedisByToken(t *testing.T) {
 func secure(t *testing.T, authority *testredis.Authority) (configuration string, client *tls.Config) {
 	t.Helper()
 	certificate, key := authority.Issue(t, "service")
-	ca, err := os.ReadFile(authority.CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca := must.Get(os.ReadFile(authority.CAFile))(t)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
 	return fmt.Sprintf("resp_tls: {cert_file: %q, key_file: %q}\n", certificate, key), &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
@@ -184,10 +182,7 @@ func TestGoRedisByTLS(t *testing.T) {
 		client := goRedis(t, s, protocol, func(o *redis.Options) { o.TLSConfig, o.Password = encrypted, token })
 		answer, err := askThrottle(t.Context(), client, fmt.Sprint(protocol), 15, 30, 3600).Result()
 		expectThrottle(t, "by TLS", answer, err, 0, 16, 15, -1, 120)
-		fromURL, err := redis.ParseURL(fmt.Sprintf("rediss://:%s@%s/0?protocol=%d", token, s.addr, protocol))
-		if err != nil {
-			t.Fatal(err)
-		}
+		fromURL := must.Get(redis.ParseURL(fmt.Sprintf("rediss://:%s@%s/0?protocol=%d", token, s.addr, protocol)))(t)
 		fromURL.TLSConfig = encrypted
 		byURL := redis.NewClient(fromURL)
 		defer func() { _ = byURL.Close() }()
@@ -325,9 +320,7 @@ func TestStop(t *testing.T) {
 	s := startInMemory(t)
 	client := goRedis(t, s, 3, func(o *redis.Options) { o.MaxRetries = -1 })
 	idle := goRedis(t, s, 2)
-	if err := idle.Ping(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, idle.Ping(t.Context()).Err())
 	var asked atomic.Int64
 	ended := make(chan error, 1)
 	go func() {
@@ -365,9 +358,7 @@ func TestLongPipeline(t *testing.T) {
 	t.Parallel()
 	const commands = 200_000
 	w := dial(t, startInMemory(t))
-	if err := w.conn.SetDeadline(time.Now().Add(12 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.conn.SetDeadline(time.Now().Add(12*time.Second)))
 	w.send(strings.Repeat(testredis.Command("CL.THROTTLE", "a-key-of-a-client", "999999", "100", "1"), commands))
 	for i := range commands {
 		if got := w.reply(); !strings.HasPrefix(got, "[0 1000000 ") {

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -89,18 +90,11 @@ func startService(t *testing.T, store, configuration string) *service {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "stint.yaml")
 	text := fmt.Sprintf("listen: 127.0.0.1:0\nadmin_listen: off\nresp_listen: 127.0.0.1:0\nstore: {%s}\n%s", store, configuration)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	command := exec.CommandContext(context.Background(), binary, "serve", "--config", file)
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	output, err := command.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	output := must.Get(command.StderrPipe())(t)
+	must.Do(t, command.Start())
 	s := &service{}
 	found, read := make(chan string, 1), make(chan struct{})
 	go func() {
@@ -147,9 +141,7 @@ const token = "a-token-of-the-service"
 func tokens(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(token+"\n"), 0o600))
 	return fmt.Sprintf("api: {tokens_file: %q}\n", file)
 }
 

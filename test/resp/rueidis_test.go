@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -18,10 +19,7 @@ func openRueidis(t *testing.T, s *service, change ...func(*rueidis.ClientOption)
 	for _, do := range change {
 		do(&options)
 	}
-	client, err := rueidis.NewClient(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(rueidis.NewClient(options))(t)
 	t.Cleanup(client.Close)
 	return client
 }
@@ -64,10 +62,7 @@ func TestRueidis(t *testing.T) {
 					}
 				} else {
 					for _, r := range results {
-						answer, err := r.ToAny()
-						if err != nil {
-							t.Fatal(err)
-						}
+						answer := must.Get(r.ToAny())(t)
 						answers = append(answers, answer)
 					}
 				}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -112,9 +113,7 @@ func TestStoreFailure(t *testing.T) {
 			server := testredis.Start(t)
 			w := dial(t, startService(t, fmt.Sprintf("url: %q", server.URL()), "on_store_failure: "+policy+"\n"))
 			until(t, "Redis is asked", func() bool { return w.do("CL.THROTTLE k 15 30 3600") == "[0 16 15 -1 120]" })
-			if err := server.Stop(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, server.Stop())
 			until(t, "the policy holds", func() bool { return matches(want, w.do("CL.THROTTLE k 15 30 3600")) })
 			// In a pipeline each command has its answer, and the connection stays open.
 			w.send(testredis.Command("CL.THROTTLE", "k", "15", "30", "3600"), testredis.Command("PING"), testredis.Command("CL.THROTTLE", "k", "15", "30", "3600"), testredis.Command("DEL", "k"))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -36,10 +37,7 @@ func TestCORS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		limit, err := httplimit.New(httplimit.Config{Limiter: limiter, SkipPreflights: test.skip})
-		if err != nil {
-			t.Fatal(err)
-		}
+		limit := must.Get(httplimit.New(httplimit.Config{Limiter: limiter, SkipPreflights: test.skip}))(t)
 		order := []echo.MiddlewareFunc{cors, echo.WrapMiddleware(limit.Wrap)}
 		if !test.outside {
 			slices.Reverse(order)
@@ -72,14 +70,8 @@ func TestCORS(t *testing.T) {
 
 // Only what is a preflight is skipped.
 func TestSkippedPreflights(t *testing.T) {
-	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "test", stint.FixedWindow(1, time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, SkipPreflights: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(memstore.New(memstore.Config{Now: still}), "test", stint.FixedWindow(1, time.Minute)))(t)
+	limit := must.Get(httplimit.New(httplimit.Config{Limiter: limiter, SkipPreflights: true}))(t)
 	handler := limit.Wrap(http.HandlerFunc(accept))
 	for _, test := range []struct {
 		method, origin, asks string

@@ -14,6 +14,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 )
@@ -23,15 +24,8 @@ func still() time.Time { return time.UnixMicro(1_790_000_000_000_000) }
 
 func plain(t testing.TB) *httplimit.Middleware {
 	t.Helper()
-	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "test", stint.FixedWindow(2, time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
-	limit, err := httplimit.New(httplimit.Config{Limiter: limiter})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return limit
+	limiter := must.Get(stint.New(memstore.New(memstore.Config{Now: still}), "test", stint.FixedWindow(2, time.Minute)))(t)
+	return must.Get(httplimit.New(httplimit.Config{Limiter: limiter}))(t)
 }
 
 // perUser counts each user of the path.
@@ -45,19 +39,9 @@ func perUser(t testing.TB) *httplimit.Middleware {
 
 func ruled(t testing.TB, list ...rules.Rule) *httplimit.Middleware {
 	t.Helper()
-	set, err := rules.Compile(list, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: still}), Set: set})
-	if err != nil {
-		t.Fatal(err)
-	}
-	limit, err := httplimit.New(httplimit.Config{Rules: limiter})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return limit
+	set := must.Get(rules.Compile(list, rules.Options{}))(t)
+	limiter := must.Get(enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: still}), Set: set}))(t)
+	return must.Get(httplimit.New(httplimit.Config{Rules: limiter}))(t)
 }
 
 // routers make a handler of a limit and two routes, /users/:id and /free, which call handle with

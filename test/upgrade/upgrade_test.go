@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -88,9 +89,7 @@ var listening = regexp.MustCompile(`msg=listening service=(http|admin) addr=(\S+
 func start(t *testing.T, program string, redis *testredis.Server) *process {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "stint.yaml")
-	if err := os.WriteFile(config, []byte(policies), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(config, []byte(policies), 0o600))
 	p := &process{ended: make(chan struct{})}
 	p.command = exec.CommandContext(context.WithoutCancel(t.Context()), program, "serve", "--config", config, "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0",
 		"--store", redis.URL(), "--store-timeout=30s", "--drain-delay=300ms", "--drain-keep-alive=1s")
@@ -136,9 +135,7 @@ func start(t *testing.T, program string, redis *testredis.Server) *process {
 // stop lets a process end by itself.
 func (p *process) stop(t *testing.T) {
 	t.Helper()
-	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.command.Process.Signal(syscall.SIGTERM))
 	<-p.ended
 	if err := p.command.Wait(); err != nil {
 		t.Errorf("%v:\n%s", err, p.log.String())

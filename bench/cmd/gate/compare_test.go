@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 func TestFailures(t *testing.T) {
@@ -62,10 +64,7 @@ func TestFiles(t *testing.T) {
 	if err != nil || len(floors) == 0 {
 		t.Fatalf("FLOORS: %v, %v", floors, err)
 	}
-	rows, err := exec.CommandContext(t.Context(), "go", "run", "../../gate", "-list").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(exec.CommandContext(t.Context(), "go", "run", "../../gate", "-list").Output())(t)
 	for _, f := range floors {
 		for _, name := range []string{f.row, f.of} {
 			if !slices.Contains(strings.Fields(string(rows)), name) {
@@ -78,9 +77,7 @@ func TestFiles(t *testing.T) {
 func TestFloorsAreChecked(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "FLOORS")
 	for _, text := range []string{"a b\n", "a b 0\n", "a b much\n", "a b 1 2\n"} {
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(name, []byte(text), 0o600))
 		if _, err := readFloors(name); err == nil {
 			t.Errorf("%q passed", text)
 		}

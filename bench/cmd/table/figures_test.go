@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/bench/internal/results"
+	"github.com/stint-go/stint/internal/must"
 )
 
 const root = "../../.."
@@ -17,18 +18,12 @@ const root = "../../.."
 // What stands in the pages is what the generator writes: a command that the Makefile has, a machine, the head, the labels,
 // and cells of the forms that the generator has. A translation has its own head and labels. No other table says that it is.
 func TestPagesHoldFigures(t *testing.T) {
-	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	makefile := must.Get(os.ReadFile(filepath.Join(root, "Makefile")))(t)
 	named := map[string][]string{}
 	for _, f := range figures() {
 		for _, page := range f.pages {
 			named[page] = append(named[page], f.name)
-			text, err := os.ReadFile(filepath.Join(root, page))
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(filepath.Join(root, page)))(t)
 			found := f.region().FindSubmatch(text)
 			if found == nil {
 				t.Errorf("%s has no figures:%s", page, f.name)
@@ -100,9 +95,7 @@ func TestFiguresAreWritten(t *testing.T) {
 			"BenchmarkMiddleware/handler=page/impl=rule 1 1 ns/op 9000 req/s\nBenchmarkMiddleware/handler=page/impl=bare 1 1 ns/op 10000 req/s\n",
 		"resp.txt": "BenchmarkRESP/pipeline=1/impl=redis_incr 1 1 ns/op 50000 req/s 16000 cpu-ns/op\nBenchmarkRESP/pipeline=1/impl=stint_throttle 1 1 ns/op 40000 req/s 20000 cpu-ns/op\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	written := map[string]string{}
 	for _, page := range []string{readme, korean, benchPage, redisPage} {
@@ -117,15 +110,10 @@ func TestFiguresAreWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := writePages(pages, dir); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, writePages(pages, dir))
 	for _, f := range figures() {
 		for _, page := range f.pages {
-			text, err := os.ReadFile(filepath.Join(pages, page))
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(filepath.Join(pages, page)))(t)
 			written[page] = string(text)
 			for _, fault := range faultsOf(&f, string(f.region().FindSubmatch(text)[1]), page == korean) {
 				t.Errorf("%s, figures:%s: %s", page, f.name, fault)

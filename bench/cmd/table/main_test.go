@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 const sample = `BenchmarkTake/impl=floor/keys=hot/path=admitted 	 1 	 40 ns/op 	 0 allocs/op
@@ -19,13 +21,9 @@ BenchmarkMemory/impl=stint/alg=token_bucket/order=reversed/keys=1000000 	 1 	 1 
 
 func TestTableComparesWithTheFastestPeer(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "take.txt"), []byte(sample), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "take.txt"), []byte(sample), 0o600))
 	var out strings.Builder
-	if _, err := run(&out, "all", dir, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(run(&out, "all", dir, nil))(t)
 	for start, want := range map[string][]string{
 		"x fastest peer: one hot key, admitted, serial":    {">= 1.50x", " 2x", " ok ", "fast 120 ns"},
 		"x fastest peer: one hot key, denied, serial":      {" 1.20x", "MISSED"},

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 const redisSample = `BenchmarkRedis/load=hot/callers=512/impl=stint/check=books 	 1 	 1 ns/op 	 400000 decisions/s 	 3200000 decisions/cpu-s 	 0 wrong 	 0 errors
@@ -28,13 +30,9 @@ BenchmarkRedisMemory/state=sliding_log/entries=1000/window=1h/impl=stint 	 1 	 1
 
 func TestRedisIsComparedWithRedisRate(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "redis.txt"), []byte(redisSample), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "redis.txt"), []byte(redisSample), 0o600))
 	var out strings.Builder
-	if _, err := run(&out, "redis", dir, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(run(&out, "redis", dir, nil))(t)
 	for start, want := range map[string][]string{
 		"x redis_rate: one hot key, 512 callers":                    {">= 20x", ">= 30x", " 40x", " ok ", "400000/s, redis_rate 10000/s"},
 		"x redis_rate: Zipf 1.1 over 100,000 keys, 512 callers":     {" 20x", "WRONG"},
@@ -62,9 +60,7 @@ func TestRedisIsComparedWithRedisRate(t *testing.T) {
 
 func TestClustersAndNetworksAreComparedWithRedisRate(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "redis.txt"), []byte(redisSample), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "redis.txt"), []byte(redisSample), 0o600))
 	for part, lines := range map[string]map[string][]string{
 		"cluster": {
 			"Redis CPU per decision, 3 primaries, of that with 1":               {"<= 1.25x", " 1.50x", "MISSED", "40000 per CPU second, with 1 60000"},
@@ -82,9 +78,7 @@ func TestClustersAndNetworksAreComparedWithRedisRate(t *testing.T) {
 		},
 	} {
 		var out strings.Builder
-		if _, err := run(&out, part, dir, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(run(&out, part, dir, nil))(t)
 		for start, want := range lines {
 			line := lineThat(out.String(), start)
 			for _, text := range want {

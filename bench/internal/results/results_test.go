@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 const sample = `goos: linux
@@ -19,13 +21,9 @@ PASS
 
 func TestReadSelectsByLabels(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "take.txt")
-	if err := os.WriteFile(path, []byte(sample), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(sample), 0o600))
 	var s Set
-	if err := s.Read(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Read(path))
 	for name, want := range map[string]float64{
 		"Take/impl=stint/keys=hot/cpu=1": 40e-9,
 		"Take/cpu=1/impl=stint":          40e-9,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/document/rulefile"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -17,12 +18,8 @@ func TestSourceTakesAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules.yaml")
 	put := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(path+".new", path); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path+".new", []byte(text), 0o600))
+		must.Do(t, os.Rename(path+".new", path))
 	}
 	const sound = "- {id: a, scope: global, banned: true}\n"
 	put(sound)
@@ -50,9 +47,7 @@ func TestSourceTakesAgain(t *testing.T) {
 	expect("faulty", "refused")
 	put(sound)
 	expect("put back", "taken: 1")
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(path))
 	expect("gone", "refused")
 	put(sound)
 	expect("there again", "taken: 1")

@@ -12,6 +12,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/document/rulefile"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -90,12 +91,8 @@ func write(t testing.TB, folder string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
 		half := filepath.Join(folder, ".half")
-		if err := os.WriteFile(half, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(half, filepath.Join(folder, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(half, []byte(text), 0o600))
+		must.Do(t, os.Rename(half, filepath.Join(folder, name)))
 	}
 }
 
@@ -105,9 +102,7 @@ func TestReadFolder(t *testing.T) {
 		"2.yml": "[{id: c}]", "1.yaml": "- id: a\n- id: b\n", "10.json": `{"rules":[{"id":"d"}]}`,
 		".3.yaml": "not: rules", "README.md": "not rules", "4.yaml~": "not rules",
 	})
-	if err := os.Mkdir(filepath.Join(folder, "more.yaml"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(folder, "more.yaml"), 0o700))
 	got, positions, err := rulefile.Read(folder)
 	var ids, places []string
 	for i, rule := range got {
@@ -142,9 +137,7 @@ F/b.yaml:1:3: rule "b" is given twice, first at F/a.yaml:2:3
 F/b.yaml:2:7: rules[1]: id is 5; allowed: a text`; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if err := os.Symlink("nowhere", filepath.Join(folder, "c.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink("nowhere", filepath.Join(folder, "c.yaml")))
 	if got := read(); got != "F/c.yaml: no such file or directory" {
 		t.Error(got)
 	}

@@ -8,16 +8,14 @@ import (
 
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/document/rulefile"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
 // FuzzParse looks for texts that the reading trips over, and for rules that are not read
 // as they are written.
 func FuzzParse(f *testing.F) {
-	wrong, err := os.ReadFile("testdata/wrong.json")
-	if err != nil {
-		f.Fatal(err)
-	}
+	wrong := must.Get(os.ReadFile("testdata/wrong.json"))(f)
 	for _, seed := range []string{
 		sample, string(wrong), "", "[]", "rules:", "- id: a\n  cost: {header: X, default: 2}\n", "- {id: b, enabled: false, priority: -1, labels: {a: b}}",
 		`[{"id": "c", "match": {"headers": {"A": "*"}}, "on_exceed": "wait", "max_wait": "1s", "timeout": "5ms"}]`,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/document/rulefile"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testrules"
 	"github.com/stint-go/stint/rules"
 )
@@ -61,10 +62,7 @@ func TestUnspeakableRules(t *testing.T) {
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rule := testrules.Rules().Draw(t, "rule")
-		text, err := rulefile.JSON(rule)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(rulefile.JSON(rule))(t)
 		got, err := read("[" + string(text) + "]")
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)

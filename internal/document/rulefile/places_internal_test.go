@@ -8,33 +8,22 @@ import (
 	"testing"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // Folders are watched as long as links lead there, and no longer.
 func TestListenForgets(t *testing.T) {
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	notes, err := fsnotify.NewWatcher()
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
+	notes := must.Get(fsnotify.NewWatcher())(t)
 	defer func() { _ = notes.Close() }()
 	path := filepath.Join(root, "rules.yaml")
-	w, err := (&Source{Path: path}).watch(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get((&Source{Path: path}).watch(nil))(t)
 	for i := range 20 {
 		folder := filepath.Join(root, fmt.Sprint(i))
-		if err := os.Mkdir(folder, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(folder, 0o700))
 		_ = os.Remove(path)
-		if err := os.Symlink(filepath.Join(folder, "rules.yaml"), path); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink(filepath.Join(folder, "rules.yaml"), path))
 		w.listen(notes)
 		watched := notes.WatchList()
 		slices.Sort(watched)
@@ -44,9 +33,7 @@ func TestListenForgets(t *testing.T) {
 	}
 	// A link to itself leads nowhere.
 	_ = os.Remove(path)
-	if err := os.Symlink("rules.yaml", path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink("rules.yaml", path))
 	if places := w.places(); !slices.Equal(places, []string{root}) {
 		t.Errorf("%q is watched", places)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/document/rulefile"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -95,24 +96,16 @@ func TestAFaultyRuleKeepsItsPlace(t *testing.T) {
 
 func TestEveryFaultAtOnceWithItsPlace(t *testing.T) {
 	const wrong, expected = "testdata/wrong.json", "testdata/wrong.txt"
-	data, err := os.ReadFile(wrong)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = read(string(data))
+	data := must.Get(os.ReadFile(wrong))(t)
+	_, err := read(string(data))
 	if !errors.Is(err, stint.ErrInvalid) {
 		t.Fatalf("%v", err)
 	}
 	got := err.Error() + "\n"
 	if *rewrite {
-		if err := os.WriteFile(expected, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(expected, []byte(got), 0o600))
 	}
-	want, err := os.ReadFile(expected)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(expected))(t)
 	if got != string(want) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

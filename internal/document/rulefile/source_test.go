@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/internal/document/rulefile"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -15,9 +16,7 @@ import (
 func TestSourceIPv6Prefix(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rules.yaml")
 	const text = `[{id: a, scope: per_ip, banned: true, overrides: [{key: "2001:db8::/56", unlimited: true}]}]`
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	for bits, sound := range map[int]bool{56: true, 48: false} {
 		ctx, stop := context.WithCancel(t.Context())
 		err := rulefile.Source{Path: path, IPv6Prefix: bits}.Follow(ctx, func(*rules.Set) { stop() }, func(err error) { t.Error(err) })

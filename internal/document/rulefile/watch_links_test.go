@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/internal/document/rulefile"
+	"github.com/stint-go/stint/internal/must"
 )
 
 // A tree is a folder of a test, with paths in it.
@@ -31,42 +32,30 @@ func (t tree) put(path, id string) {
 // over writes over a file, or makes it with its folders.
 func (t tree) over(path, id string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(t.at(path)), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(t.at(path)), 0o700))
 	text := fmt.Appendf(nil, "- {id: %s, scope: global, banned: true}", id)
-	if err := os.WriteFile(t.at(path), text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(t.at(path), text, 0o600))
 }
 
 // link makes a link, or swaps it in one step. A target that begins with a slash is absolute, in the tree.
 func (t tree) link(path, target string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(t.at(path)), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(t.at(path)), 0o700))
 	if strings.HasPrefix(target, "/") {
 		target = t.at(target)
 	}
-	if err := os.Symlink(target, t.at(path+".link")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(target, t.at(path+".link")))
 	t.move(path+".link", path)
 }
 
 func (t tree) move(from, to string) {
 	t.Helper()
-	if err := os.Rename(t.at(from), t.at(to)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(t.at(from), t.at(to)))
 }
 
 func (t tree) remove(path string) {
 	t.Helper()
-	if err := os.RemoveAll(t.at(path)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.RemoveAll(t.at(path)))
 }
 
 // What is behind links is followed without a look at intervals: what is written there, and each link on the way.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/document/rulefile"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -110,9 +111,7 @@ func TestWatchKeepsWhatItHas(t *testing.T) {
 		w.next(c[1])
 		write(t, folder, map[string]string{"other.yaml": c[0]}) // news, but not of these rules
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(path))
 	w.next("no such file")
 	write(t, folder, map[string]string{"rules.yaml": "- {id: c, scope: global, banned: true}"})
 	w.next("c")
@@ -125,28 +124,18 @@ func TestWatchAConfigMap(t *testing.T) {
 		folder := t.TempDir()
 		mount := func(version, text string) {
 			t.Helper()
-			if err := os.Mkdir(filepath.Join(folder, version), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Mkdir(filepath.Join(folder, version), 0o700))
 			write(t, filepath.Join(folder, version), map[string]string{"rules.yaml": text})
-			if err := os.Symlink(version, filepath.Join(folder, "..data_tmp")); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Rename(filepath.Join(folder, "..data_tmp"), filepath.Join(folder, "..data")); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Symlink(version, filepath.Join(folder, "..data_tmp")))
+			must.Do(t, os.Rename(filepath.Join(folder, "..data_tmp"), filepath.Join(folder, "..data")))
 		}
 		mount("..1", "- {id: a, scope: global, banned: true}")
-		if err := os.Symlink("..data/rules.yaml", filepath.Join(folder, "rules.yaml")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink("..data/rules.yaml", filepath.Join(folder, "rules.yaml")))
 		w := watch(t, notified(filepath.Join(folder, path)))
 		w.next("a")
 		mount("..2", "- {id: b, scope: global, banned: true}")
 		w.next("b")
-		if err := os.RemoveAll(filepath.Join(folder, "..1")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.RemoveAll(filepath.Join(folder, "..1")))
 		mount("..3", "- {id: c, scope: global, banned: true}")
 		w.next("c")
 	}
@@ -175,9 +164,7 @@ func TestReadAWholeConfigMap(t *testing.T) {
 	}
 	replace(0)
 	for _, name := range names {
-		if err := os.Symlink("..data/"+name, filepath.Join(folder, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink("..data/"+name, filepath.Join(folder, name)))
 	}
 	done := make(chan struct{})
 	go func() {
@@ -214,9 +201,7 @@ func TestWatchAFolder(t *testing.T) {
 	above := t.TempDir()
 	path := filepath.Join(above, "rules")
 	for _, name := range []string{"rules", "next"} {
-		if err := os.Mkdir(filepath.Join(above, name), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(filepath.Join(above, name), 0o700))
 	}
 	write(t, path, map[string]string{"1.yaml": "- {id: a, scope: global, banned: true}"})
 	w := watch(t, notified(path))
@@ -224,12 +209,8 @@ func TestWatchAFolder(t *testing.T) {
 	write(t, path, map[string]string{"2.json": `[{"id": "b", "scope": "global", "banned": true}]`})
 	w.next("a b")
 	write(t, filepath.Join(above, "next"), map[string]string{"1.yaml": "- {id: c, scope: global, banned: true}"})
-	if err := os.Rename(path, filepath.Join(above, "before")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(filepath.Join(above, "next"), path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(path, filepath.Join(above, "before")))
+	must.Do(t, os.Rename(filepath.Join(above, "next"), path))
 	w.until("c")
 	write(t, path, map[string]string{"1.yaml": "- {id: d, scope: global, banned: true}"})
 	w.next("d")
@@ -240,14 +221,10 @@ func TestWatchAtIntervals(t *testing.T) {
 	here, there := t.TempDir(), t.TempDir()
 	write(t, there, map[string]string{"rules.yaml": "- {id: a, scope: global, banned: true}"})
 	path := filepath.Join(here, "rules.yaml")
-	if err := os.Link(filepath.Join(there, "rules.yaml"), path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Link(filepath.Join(there, "rules.yaml"), path))
 	w := watch(t, rulefile.Source{Path: path, Interval: 10 * time.Millisecond})
 	w.next("a")
-	if err := os.WriteFile(filepath.Join(there, "rules.yaml"), []byte("- {id: b, scope: global, banned: true}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(there, "rules.yaml"), []byte("- {id: b, scope: global, banned: true}"), 0o600))
 	w.until("b")
 }
 
@@ -275,18 +252,12 @@ func TestWatchALinkAbove(t *testing.T) {
 	put := func(version, id string) {
 		t.Helper()
 		folder := filepath.Join(root, version, "below", "rules")
-		if err := os.MkdirAll(folder, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(folder, 0o700))
 		if err := os.WriteFile(filepath.Join(folder, "rules.yaml"), fmt.Appendf(nil, "- {id: %s, scope: global, banned: true}", id), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Symlink(version, current+".new"); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Rename(current+".new", current); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink(version, current+".new"))
+		must.Do(t, os.Rename(current+".new", current))
 	}
 	put("1", "one")
 	w := watch(t, notified(filepath.Join(current, "below", "rules")))

@@ -10,6 +10,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/document/rulefile"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -154,10 +155,7 @@ func FuzzWithin(f *testing.F) {
 			return
 		}
 		for _, rule := range list {
-			written, err := rulefile.JSON(rule)
-			if err != nil {
-				t.Fatal(err)
-			}
+			written := must.Get(rulefile.JSON(rule))(t)
 			if again, err := read("[" + string(written) + "]"); err != nil || !again[0].Equal(&rule) {
 				t.Errorf("%s is read as %+v, %v", written, again, err)
 			}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/redisstore/internal/layout"
 	"github.com/stint-go/stint/redisstore/internal/wire"
@@ -36,10 +37,7 @@ type server struct {
 
 func newServer(t *testing.T, config *Config) *server {
 	t.Helper()
-	policy, err := stint.NewPolicy("p", stint.FixedWindow(1000, time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	policy := must.Get(stint.NewPolicy("p", stint.FixedWindow(1000, time.Hour)))(t)
 	s := &server{t: t, sent: make(chan sending, MaxInFlight), policy: policy}
 	config.Life, s.end = context.WithCancel(t.Context())
 	config.Ready = func(context.Context) error { return nil }
@@ -164,9 +162,7 @@ func (s *server) nothing() {
 // pass lets the bubble's time pass.
 func pass(t *testing.T, d time.Duration) {
 	t.Helper()
-	if err := sleep.For(t.Context(), d); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, sleep.For(t.Context(), d))
 }
 
 // checkEnded fails the test unless calls have ended with an error, or without one.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/redisstore/internal/layout"
 )
@@ -22,10 +23,7 @@ func TestProtocol(t *testing.T) {
 			stint.CalendarWindow(5, stint.CalendarMonth, "Europe/Berlin"), stint.SlidingWindowCounter(5, time.Minute), stint.SlidingWindowLog(5, time.Minute),
 			stint.Concurrency(5), stint.FixedWindow(5, time.Minute).FromFirst().OfDenials(),
 		} {
-			policy, err := stint.NewPolicy("p", limit)
-			if err != nil {
-				t.Fatal(err)
-			}
+			policy := must.Get(stint.NewPolicy("p", limit))(t)
 			l := &y.Plan(policy)[0]
 			letters[l.Letter], described[limit.Algorithm] = true, true
 			numbers := strings.TrimPrefix(l.DescribeAt(0), l.Letter)

@@ -8,6 +8,7 @@ import (
 	"github.com/yuin/gopher-lua/parse"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/notation"
 )
 
@@ -87,10 +88,7 @@ func TestScriptForEverythingCompiles(t *testing.T) {
 	for _, a := range notation.Algorithms() {
 		all |= mixOf(a)
 	}
-	chunk, err := parse.Parse(strings.NewReader(all.Script()), "everything")
-	if err != nil {
-		t.Fatal(err)
-	}
+	chunk := must.Get(parse.Parse(strings.NewReader(all.Script()), "everything"))(t)
 	if _, err := lua.Compile(chunk, "everything"); err != nil {
 		t.Error(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/internal/apipath"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/service/internal/activity"
 )
@@ -78,8 +79,8 @@ func TestTwoServices(t *testing.T) {
 			t.Errorf("the processes are %+v", processes)
 		}
 	}
-	request := must(http.NewRequestWithContext(t.Context(), http.MethodGet, admin2+activity.PathEvents, nil))(t)
-	events := must(http.DefaultClient.Do(request))(t)
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, admin2+activity.PathEvents, nil))(t)
+	events := must.Get(http.DefaultClient.Do(request))(t)
 	defer func() { _ = events.Body.Close() }()
 	stop2()
 	if text, err := io.ReadAll(events.Body); err != nil || len(text) == 0 {

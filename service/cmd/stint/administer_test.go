@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // startAdmin starts a service whose rules are kept in its store, and returns the URL of its admin listener.
@@ -150,7 +152,7 @@ type meddlingProxy struct {
 
 func (m *meddlingProxy) start(t *testing.T) string {
 	t.Helper()
-	target := must(url.Parse(m.to))(t)
+	target := must.Get(url.Parse(m.to))(t)
 	return proxyTo(t, target, func(r *http.Request) {
 		if r.Method == http.MethodPut && !m.done {
 			m.done = true

@@ -22,6 +22,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/bench"
@@ -167,7 +168,7 @@ func TestBenchRules(t *testing.T) {
 func TestBenchFindsRepeatedRequests(t *testing.T) {
 	config := writeFile(t, "policies: {api: [{algorithm: token_bucket, capacity: 100, refill: 1/60s}]}\n")
 	service, _ := start(t, "--config", config)
-	base := must(url.Parse(service))(t)
+	base := must.Get(url.Parse(service))(t)
 	forward := httputil.NewSingleHostReverseProxy(base)
 	var asked, taken atomic.Int64
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -191,7 +192,7 @@ func TestBenchFindsRepeatedRequests(t *testing.T) {
 
 // breaking stands before a Redis, and breaks all connections after so many decisions, for good.
 func breaking(t testing.TB, redis string, after int64) (addr string) {
-	listener := must(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+	listener := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = listener.Close() })
 	var passed atomic.Int64
 	relay := func(client, server net.Conn) {
@@ -304,8 +305,8 @@ func TestBenchTLS(t *testing.T) {
 // A handler of a program's own, behind httplimit's middleware: each key is a client of its own. Without the limit, requests
 // are admitted beyond it.
 func TestBenchHandler(t *testing.T) {
-	limiter := must(stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(30, stint.Per(1, time.Minute))))(t)
-	limit := must(httplimit.New(httplimit.Config{Limiter: limiter, Key: func(r *http.Request) (string, error) { return r.URL.Query().Get("user"), nil }}))(t)
+	limiter := must.Get(stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(30, stint.Per(1, time.Minute))))(t)
+	limit := must.Get(httplimit.New(httplimit.Config{Limiter: limiter, Key: func(r *http.Request) (string, error) { return r.URL.Query().Get("user"), nil }}))(t)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	limited, bare := httptest.NewServer(limit.Wrap(handler)), httptest.NewServer(handler)
 	defer limited.Close()

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // What --demo makes up is seen by stint top, by lines and as JSON, with names for the token that it made.
@@ -74,7 +76,7 @@ func awaitMatch(t *testing.T, log *lines, pattern string) (found string) {
 // freeAddress is one that nobody listens at.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	ln := must(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+	ln := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = ln.Close() }()
 	return ln.Addr().String()
 }

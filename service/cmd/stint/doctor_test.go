@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/service/internal/doctor"
 )
@@ -43,7 +44,7 @@ func TestDoctor(t *testing.T) {
 			t.Errorf("docs/redis.conf: %s is %+v", check, f)
 		}
 	}
-	keys := must(well.Do("KEYS", "*doctor*"))(t)
+	keys := must.Get(well.Do("KEYS", "*doctor*"))(t)
 	for _, key := range keys.([]any) {
 		if left, err := well.Do("TTL", key); err != nil || left.(int64) < 0 || left.(int64) > 300 {
 			t.Errorf("it leaves %s for %v s, %v", key, left, err)
@@ -62,7 +63,7 @@ func TestDoctor(t *testing.T) {
 		}
 	}
 
-	must(plain.Do("ACL", "SETUSER", "limiter", "reset", "on", ">secret", "~*", "&*", "+@all", "-evalsha", "-eval"))(t)
+	must.Get(plain.Do("ACL", "SETUSER", "limiter", "reset", "on", ">secret", "~*", "&*", "+@all", "-evalsha", "-eval"))(t)
 	url := strings.Replace(plain.URL(), "redis://", "redis://limiter:secret@", 1)
 	if f := examine(t, exitUsage, "--store", url, "--store-timeout=1m")["rights"]; f.Status != doctor.Wrong || !strings.Contains(f.Found, "evalsha") {
 		t.Errorf("without scripts rights are %+v", f)
@@ -126,7 +127,7 @@ func TestDoctorOfACluster(t *testing.T) {
 		t.Errorf("of logs of two rules it is said %+v", f)
 	}
 	for _, node := range cluster.Nodes {
-		must(node.Do("CONFIG", "SET", "cluster-require-full-coverage", "no"))(t)
+		must.Get(node.Do("CONFIG", "SET", "cluster-require-full-coverage", "no"))(t)
 	}
 	f = examine(t, exitUsage, "--store", cluster.URL(), "--store-timeout=1m", "--timeout=1m", "--rules-from", logs)["cluster-require-full-coverage"]
 	if f.Status != doctor.OK {

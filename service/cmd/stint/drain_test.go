@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	grpcstatus "google.golang.org/grpc/status"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -111,7 +112,7 @@ func TestSIGTERMUnderLoadLosesNothing(t *testing.T) {
 		address := addressOf(service)
 		start(service, func(count func()) error { return callUntilGone(t, address, call, count) })
 	}
-	conn := must(grpc.NewClient("passthrough:///"+addressOf("grpc"), grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
+	conn := must.Get(grpc.NewClient("passthrough:///"+addressOf("grpc"), grpc.WithTransportCredentials(insecure.NewCredentials())))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	client := pb.NewRateLimitServiceClient(conn)
 	start("grpc", func(count func()) error {
@@ -133,7 +134,7 @@ func TestSIGTERMUnderLoadLosesNothing(t *testing.T) {
 			t.Fatalf("the callers are not answered:\n%s", p.log)
 		}
 	}
-	check(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	must.Do(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	group.Wait()
 	if err := <-p.exited; err != nil {
 		t.Errorf("exit: %v\n%s", err, p.log)

@@ -13,6 +13,7 @@ import (
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -187,7 +188,7 @@ func TestEnvoyWithoutRedis(t *testing.T) {
 	if s := f.pass(t, list, nil); s.status != 200 || s.failed != nil {
 		t.Fatal(s)
 	}
-	check(t, redis.Stop())
+	must.Do(t, redis.Stop())
 	f.timeout = 20 * time.Millisecond
 	for deny, want := range map[bool]int{false: 200, true: 500} {
 		f.deny = deny

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/apipath"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/service/internal/rest"
 )
@@ -58,7 +59,7 @@ func TestServerIsKilled(t *testing.T) {
 			if status, c := checked(t, url, query); status != 200 || c.Degraded {
 				t.Fatalf("%d %+v", status, c)
 			}
-			check(t, redis.Kill())
+			must.Do(t, redis.Kill())
 			eventually(t, "the store is known to be unreachable", func() bool {
 				get(t, url+apipath.Check+"?key=other")
 				return strings.Contains(log.String(), "the store is unreachable")
@@ -119,13 +120,13 @@ func TestServerIsSilent(t *testing.T) {
 	if status, c := checked(t, url, "key=k"); status != 200 || c.Degraded {
 		t.Fatalf("%d %+v", status, c)
 	}
-	check(t, redis.Pause())
+	must.Do(t, redis.Pause())
 	t.Cleanup(func() { _ = redis.Resume() })
 	if status, c := checked(t, url, "key=k"); status != 200 || !c.Degraded {
 		t.Errorf("the first check: %d %+v", status, c)
 	}
 	eventually(t, "the log says so", func() bool { return strings.Contains(log.String(), "the store is unreachable") })
-	check(t, redis.Resume())
+	must.Do(t, redis.Resume())
 	eventually(t, "exact decisions", func() bool {
 		_, c := checked(t, url, "key=k")
 		return !c.Degraded
@@ -145,13 +146,13 @@ func TestInstancesAreCounted(t *testing.T) {
 	})
 	// The first to come hears of the second with its next heartbeat.
 	eventually(t, "the share is half", func() bool {
-		check(t, redis.Pause())
+		must.Do(t, redis.Pause())
 		eventually(t, "the store is unreachable", func() bool {
 			_, c := checked(t, url, "key=k")
 			return c.Degraded
 		})
 		_, c := checked(t, url, "key=other")
-		check(t, redis.Resume())
+		must.Do(t, redis.Resume())
 		return c.Degraded && c.Limit == 50
 	})
 	if strings.Contains(log.String(), "panic") {
@@ -163,7 +164,7 @@ func TestInstancesAreCounted(t *testing.T) {
 func TestAdvice(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t, testredis.Config("maxmemory", "100mb"), testredis.Config("maxmemory-policy", "allkeys-lru"))
-	check(t, redis.Stop())
+	must.Do(t, redis.Stop())
 	_, log := start(t, "--store", redis.URL())
 	eventually(t, "the store is unreachable", func() bool { return strings.Contains(log.String(), "the store is unreachable") })
 	if strings.Contains(log.String(), "maxmemory-policy") {
@@ -178,7 +179,7 @@ func TestIdleProcessNoticesAnOutage(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t)
 	url, log := start(t, "--store", redis.URL())
-	check(t, redis.Stop())
+	must.Do(t, redis.Stop())
 	eventually(t, "the log says so", func() bool { return strings.Contains(log.String(), "the store is unreachable") })
 	eventually(t, "so do the metrics", func() bool {
 		_, metrics := get(t, url+apipath.Metrics)

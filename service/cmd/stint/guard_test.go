@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/must"
 )
 
 // answers serves answers to checks, the last one again and again.
@@ -141,13 +142,13 @@ func TestGuardForwardsSignals(t *testing.T) {
 			defer cancel()
 			command := exec.CommandContext(ctx, os.Args[0], "check", "k", "--", "sh", "-c", test.script)
 			command.Env = append(os.Environ(), asProgram+"=1", "STINT_SERVER="+url)
-			stdout := must(command.StdoutPipe())(t)
-			check(t, command.Start())
+			stdout := must.Get(command.StdoutPipe())(t)
+			must.Do(t, command.Start())
 			reader := bufio.NewReader(stdout)
 			if line, err := reader.ReadString('\n'); line != "ready\n" {
 				t.Fatalf("%q, %v", line, err)
 			}
-			check(t, command.Process.Signal(test.signal))
+			must.Do(t, command.Process.Signal(test.signal))
 			rest, err := io.ReadAll(reader)
 			if err != nil || string(rest) != test.output {
 				t.Errorf("output %q, %v", rest, err)
@@ -176,9 +177,9 @@ func TestSignalWhileWaiting(t *testing.T) {
 	command.Env = append(os.Environ(), asProgram+"=1", "STINT_SERVER="+server.URL)
 	var out, errs strings.Builder
 	command.Stdout, command.Stderr = &out, &errs
-	check(t, command.Start())
+	must.Do(t, command.Start())
 	<-asked
-	check(t, command.Process.Signal(syscall.SIGTERM))
+	must.Do(t, command.Process.Signal(syscall.SIGTERM))
 	var ended *exec.ExitError
 	if err := command.Wait(); !errors.As(err, &ended) || ended.ExitCode() != guardStopped || out.Len() > 0 {
 		t.Errorf("%v, output %q, errors %q", err, &out, &errs)

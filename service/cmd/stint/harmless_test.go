@@ -9,6 +9,7 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -28,7 +29,7 @@ func tame(t *testing.T, what, text string) {
 
 // What a server of Redis, or of stint, sends is printed without what a terminal obeys.
 func TestServersTextIsHarmless(t *testing.T) {
-	ln := must(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+	ln := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = ln.Close() })
 	go func() {
 		for {

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // fetch sends a request, with fields such as "Name: value", and returns the status and the body of the answer.
@@ -21,43 +23,17 @@ func fetch(t testing.TB, method, url, body string, fields ...string) (status int
 // exchange is fetch, with the fields of the answer.
 func exchange(t testing.TB, method, url, body string, fields ...string) (status int, text string, header http.Header) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body)))(t)
 	for _, field := range fields {
 		name, value, _ := strings.Cut(field, ": ")
 		request.Header.Set(name, value)
 	}
 	client := http.Client{Timeout: patience}
 	defer client.CloseIdleConnections()
-	response, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(client.Do(request))(t)
 	defer func() { _ = response.Body.Close() }()
-	read, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	read := must.Get(io.ReadAll(response.Body))(t)
 	return response.StatusCode, string(read), response.Header
-}
-
-// check ends the test with an error, if there is one.
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// must is the value of a call that has no error, as in must(Call())(t).
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		check(t, err)
-		return value
-	}
 }
 
 // get asks a service.
@@ -69,15 +45,9 @@ func get(t testing.TB, url string) (status int, body string) {
 // put writes a file, in a folder that is made, beside it, and renames it, as editors do.
 func put(t testing.TB, path, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	must.Do(t, os.WriteFile(path+".new", []byte(text), 0o600))
+	must.Do(t, os.Rename(path+".new", path))
 }
 
 // writeFile writes a file of the test's own.
@@ -90,10 +60,7 @@ func writeFile(t testing.TB, text string) (path string) {
 
 func readFile(t testing.TB, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(path))(t)
 	return string(text)
 }
 

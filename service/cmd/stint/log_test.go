@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // A log that is full, or whose reader is gone, holds up neither the service nor its
@@ -28,17 +30,12 @@ func TestLogThatNobodyReads(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 			defer cancel()
-			reader, writer, err := os.Pipe()
-			if err != nil {
-				t.Fatal(err)
-			}
+			reader, writer := must.Two(os.Pipe())(t)
 			defer func() { _, _ = reader.Close(), writer.Close() }()
 			// Each further connection makes the one before go, and the log say so.
 			command := exec.CommandContext(ctx, os.Args[0], "serve", "--listen=127.0.0.1:0", "--admin-listen=off", "--http-max-connections=1")
 			command.Env, command.Stderr = append(os.Environ(), asProgram+"=1"), writer
-			if err := command.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, command.Start())
 			defer func() { _ = command.Process.Kill() }()
 			addr := ""
 			for scanner := bufio.NewScanner(reader); addr == "" && scanner.Scan(); {
@@ -56,9 +53,7 @@ func TestLogThatNobodyReads(t *testing.T) {
 				made := regexp.MustCompile(`rate_limiter_connections_closed_total{cause="made_room",service="http"} [1-9]`)
 				return made.MatchString(asked(t, client, "http://"+addr+"/metrics"))
 			})
-			if err := command.Process.Signal(syscall.SIGTERM); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, command.Process.Signal(syscall.SIGTERM))
 			if err := command.Wait(); err != nil {
 				t.Errorf("the service ends with %v", err)
 			}
@@ -70,17 +65,11 @@ func TestLogThatNobodyReads(t *testing.T) {
 func asked(t *testing.T, client *http.Client, url string) string {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
 		response, err := client.Do(request)
 		if err == nil {
 			defer func() { _ = response.Body.Close() }()
-			body, err := io.ReadAll(response.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			body := must.Get(io.ReadAll(response.Body))(t)
 			return string(body)
 		}
 		if time.Now().After(deadline) {
@@ -92,24 +81,18 @@ func asked(t *testing.T, client *http.Client, url string) string {
 // fill writes to a pipe that others have as well until it takes no more.
 func fill(t *testing.T, pipe *os.File) {
 	t.Helper()
-	raw, err := pipe.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = raw.Control(func(fd uintptr) {
+	raw := must.Get(pipe.SyscallConn())(t)
+	must.Do(t, raw.Control(func(fd uintptr) {
 		_ = syscall.SetNonblock(int(fd), true)
 		defer func() { _ = syscall.SetNonblock(int(fd), false) }()
 		for _, size := range []int{4096, 1} {
+			var err error
 			for err == nil {
 				_, err = syscall.Write(int(fd), make([]byte, size))
 			}
 			if !errors.Is(err, syscall.EAGAIN) {
 				t.Error(err)
 			}
-			err = nil
 		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }

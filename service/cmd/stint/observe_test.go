@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/service/internal/alerts"
 )
@@ -196,7 +197,7 @@ func TestRights(t *testing.T) {
 	eventually(t, "the alert is sent", func() bool { return metricOf(t, url, "rate_limiter_alerts_sent_total") == "1" })
 	keys := map[string]bool{}
 	eventually(t, "the traffic is shared", func() bool {
-		reply := must(redis.Do("KEYS", "rate_limiter:a*"))(t)
+		reply := must.Get(redis.Do("KEYS", "rate_limiter:a*"))(t)
 		for _, key := range reply.([]any) {
 			name, _, _ := strings.Cut(strings.TrimPrefix(key.(string), "rate_limiter:"), ":")
 			keys[name] = true
@@ -237,7 +238,7 @@ func TestRemainingInTheLog(t *testing.T) {
 func TestDegradedInTheLog(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t, testredis.Password("hunter2"))
-	check(t, redis.Stop())
+	must.Do(t, redis.Stop())
 	url, log, stop := startIn(t, nil, "--store", redis.URL(), "--log-key-file", writeFile(t, "0123456789abcdef\n"))
 	for range 3 {
 		if status, _ := checkAs(t, url, "r-1", "key=user:ann"); status != http.StatusOK {

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"testing"
 	"time"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 func TestOverrideCommand(t *testing.T) {
@@ -15,7 +17,7 @@ func TestOverrideCommand(t *testing.T) {
 // What is left of an override is said in whole seconds, and never too much.
 func TestOverrideLeft(t *testing.T) {
 	var o overrideRow
-	check(t, json.Unmarshal([]byte(`{"key":"ann","unlimited":true,"until":"2026-12-24T18:00:00Z"}`), &o))
+	must.Do(t, json.Unmarshal([]byte(`{"key":"ann","unlimited":true,"until":"2026-12-24T18:00:00Z"}`), &o))
 	until := time.Date(2026, 12, 24, 18, 0, 0, 0, time.UTC)
 	for left, want := range map[time.Duration]string{
 		2*time.Hour + 700*time.Millisecond: "2026-12-24T18:00:00Z, 2h0m0s left", time.Second: "2026-12-24T18:00:00Z, 1s left", 0: "2026-12-24T18:00:00Z, ended",

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/component"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/dropin"
@@ -18,12 +19,9 @@ import (
 // newServing is a service on free ports with its states in memory, and its log from debug on.
 func newServing(t *testing.T, options serveOptions) (*serving, *strings.Builder) {
 	t.Helper()
-	loaded, err := config.Load(config.Sources{Flags: map[string]string{
+	loaded := must.Get(config.Load(config.Sources{Flags: map[string]string{
 		"listen": "127.0.0.1:0", "admin-listen": "127.0.0.1:0", "grpc-listen": "127.0.0.1:0",
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	log := new(strings.Builder)
 	s := &serving{
 		serveOptions: options, process: process{Out: io.Discard, Err: io.Discard, Env: environment(nil)}, config: loaded,
@@ -31,9 +29,7 @@ func newServing(t *testing.T, options serveOptions) (*serving, *strings.Builder)
 		lost:   func() int64 { return 0 },
 	}
 	if s.demo {
-		if s.token, err = demonstrable(&s.config); err != nil {
-			t.Fatal(err)
-		}
+		s.token = must.Get(demonstrable(&s.config))(t)
 	}
 	return s, log
 }

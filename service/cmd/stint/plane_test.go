@@ -10,6 +10,7 @@ import (
 	configs "github.com/envoyproxy/go-control-plane/ratelimit/service/ratelimit/v3"
 	"google.golang.org/grpc"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/server/rls/xds"
 )
 
@@ -45,7 +46,7 @@ func TestNotReadyBeforeThePlane(t *testing.T) {
 		t.Errorf("with an unreachable plane: %d %s", status, text)
 	}
 
-	ln := must(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+	ln := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	server, p := grpc.NewServer(), &plane{answers: make(chan *discovery.DiscoveryResponse)}
 	configs.RegisterRateLimitConfigDiscoveryServiceServer(server, p)
 	go func() { _ = server.Serve(ln) }() // until it is stopped

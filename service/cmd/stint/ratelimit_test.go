@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -98,12 +99,12 @@ func (d *dropped) dial(a *testredis.Authority) pb.RateLimitServiceClient {
 	d.t.Helper()
 	speaks := insecure.NewCredentials()
 	if a != nil {
-		text := must(os.ReadFile(a.CAFile))(d.t)
+		text := must.Get(os.ReadFile(a.CAFile))(d.t)
 		config := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
 		config.RootCAs.AppendCertsFromPEM(text)
 		speaks = credentials.NewTLS(config)
 	}
-	conn := must(grpc.NewClient("passthrough:///"+d.grpc, grpc.WithTransportCredentials(speaks)))(d.t)
+	conn := must.Get(grpc.NewClient("passthrough:///"+d.grpc, grpc.WithTransportCredentials(speaks)))(d.t)
 	d.t.Cleanup(func() { _ = conn.Close() })
 	return pb.NewRateLimitServiceClient(conn)
 }
@@ -139,14 +140,14 @@ func (r *runtimeFolder) swap(text string) {
 	r.versions++
 	version := fmt.Sprintf("%s-%d", r.root, r.versions)
 	put(r.t, filepath.Join(version, "ratelimit", "config", "d.yaml"), text)
-	check(r.t, os.Symlink(version, version+".link"))
-	check(r.t, os.Rename(version+".link", r.root))
+	must.Do(r.t, os.Symlink(version, version+".link"))
+	must.Do(r.t, os.Rename(version+".link", r.root))
 }
 
 // edit writes over the file in force.
 func (r *runtimeFolder) edit(text string) {
 	r.t.Helper()
-	check(r.t, os.WriteFile(filepath.Join(r.root, "ratelimit", "config", "d.yaml"), []byte(text), 0o600))
+	must.Do(r.t, os.WriteFile(filepath.Join(r.root, "ratelimit", "config", "d.yaml"), []byte(text), 0o600))
 }
 
 // What Envoy Gateway deploys works unchanged, but for the source of the configuration and its ports.
@@ -233,7 +234,7 @@ func TestRateLimitFollowsItsFiles(t *testing.T) {
 	})
 	client := d.dial(nil)
 	limit := func() uint32 {
-		response := must(client.ShouldRateLimit(t.Context(), about("d", "k", "v")))(t)
+		response := must.Get(client.ShouldRateLimit(t.Context(), about("d", "k", "v")))(t)
 		return response.Statuses[0].CurrentLimit.GetRequestsPerUnit()
 	}
 	if got := limit(); got != 10 {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/apipath"
+	"github.com/stint-go/stint/internal/must"
 )
 
 // A mount is a folder of rules as Kubernetes mounts a ConfigMap: links to files behind a link that is swapped.
@@ -29,7 +30,7 @@ func newMount(t *testing.T) *mount {
 	t.Helper()
 	m := &mount{folder: t.TempDir()}
 	for _, name := range mounted {
-		check(t, os.Symlink("..data/"+name, filepath.Join(m.folder, name)))
+		must.Do(t, os.Symlink("..data/"+name, filepath.Join(m.folder, name)))
 	}
 	return m
 }
@@ -49,8 +50,8 @@ func (m *mount) put(t *testing.T, faulty bool) {
 	for i, name := range mounted {
 		put(t, filepath.Join(m.folder, own, name), texts[i])
 	}
-	check(t, os.Symlink(own, filepath.Join(m.folder, "..data_tmp")))
-	check(t, os.Rename(filepath.Join(m.folder, "..data_tmp"), filepath.Join(m.folder, "..data")))
+	must.Do(t, os.Symlink(own, filepath.Join(m.folder, "..data_tmp")))
+	must.Do(t, os.Rename(filepath.Join(m.folder, "..data_tmp"), filepath.Join(m.folder, "..data")))
 }
 
 // keptLimit is what the rule admits that all versions have.

@@ -9,6 +9,7 @@ import (
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/testmongo"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestRulesImportFromMongo(t *testing.T) {
 	t.Parallel()
 	url := testmongo.Start(t).URL("fluxgate")
-	client := must(driver.Connect(options.Client().ApplyURI(url)))(t)
+	client := must.Get(driver.Connect(options.Client().ApplyURI(url)))(t)
 	t.Cleanup(func() { _ = client.Disconnect(context.WithoutCancel(t.Context())) })
 	_, err := client.Database("fluxgate").Collection("rate_limit_rules").InsertOne(t.Context(), bson.M{
 		"id": "per-ip", "scope": "PER_IP", "deniedIps": bson.A{"192.0.2.1"}, "bands": bson.A{bson.M{"windowSeconds": int64(60), "capacity": int64(5), "label": "burst"}},

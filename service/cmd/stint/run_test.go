@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/service/internal/config"
 )
@@ -184,7 +185,7 @@ func TestHelpAndVersion(t *testing.T) {
 }
 
 func TestServeFailures(t *testing.T) {
-	ln := must(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+	ln := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = ln.Close() }()
 	if !inUse(t.Context(), ln.Addr().String()) || inUse(t.Context(), "127.0.0.1:0") {
 		t.Error("an address in use is not told from a free one")
@@ -208,7 +209,7 @@ func TestServeFailures(t *testing.T) {
 // A service that names another layout of states than its Redis remembers does not start.
 func TestServeOtherLayout(t *testing.T) {
 	redis := testredis.Start(t)
-	must(redis.Do("HSET", "rate_limiter:settings", "layout", "4 packed"))(t)
+	must.Get(redis.Do("HSET", "rate_limiter:settings", "layout", "4 packed"))(t)
 	for flag, want := range map[string]string{
 		"--store-partitions=8": "partitions is 8;", "--store-log-encoding=zset": "log_encoding is ",
 	} {
@@ -224,7 +225,7 @@ func TestServeOtherLayout(t *testing.T) {
 func TestServeBeforeStore(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t, testredis.Password("hunter2"))
-	check(t, redis.Stop())
+	must.Do(t, redis.Stop())
 	url, log := start(t, "--store", redis.URL())
 	eventually(t, "the log says that the store is unreachable", func() bool { return strings.Contains(log.String(), "the store is unreachable") })
 	check := func() string {

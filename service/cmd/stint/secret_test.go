@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -57,7 +58,7 @@ func TestNoSecretIsTold(t *testing.T) {
 		_, answer := ask("GET", "http://"+admin+"/debug/pprof/goroutine?debug=1", token, "")
 		tells(t, "the admin listener", answer)
 	}
-	check(t, redis.Stop())
+	must.Do(t, redis.Stop())
 	if status, answer := ask("GET", url+checkPath, secretToken, ""); status != http.StatusOK || !strings.Contains(answer, `"degraded":true`) {
 		t.Errorf("without its store: %d %s", status, answer)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/apipath"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/rules"
@@ -22,15 +23,15 @@ import (
 // editor opens the rules in a Redis as another process would.
 func editor(t *testing.T, url string) *rulestore.Manager {
 	t.Helper()
-	conn := must(rueidis.Dial(rueidis.Config{URL: url}))(t)
-	opened := must(redis.New(conn, redis.Options{}))(t)
+	conn := must.Get(rueidis.Dial(rueidis.Config{URL: url}))(t)
+	opened := must.Get(redis.New(conn, redis.Options{}))(t)
 	t.Cleanup(opened.Close)
 	return manage(t, opened)
 }
 
 func manage(t *testing.T, opened rulestore.Store) *rulestore.Manager {
 	t.Helper()
-	m := must(rulestore.NewManager(opened, rulestore.Options{}))(t)
+	m := must.Get(rulestore.NewManager(opened, rulestore.Options{}))(t)
 	return m
 }
 
@@ -41,13 +42,10 @@ func putLogin(t *testing.T, r *rulestore.Manager, limit int64) {
 		ID: "login", Match: rules.Match{Paths: []string{"/login"}}, Scope: []string{rules.PerIP},
 		Limits: []stint.Limit{stint.CalendarWindow(limit, stint.CalendarYear, "")},
 	}
-	_, err := r.Edit(t.Context(), rulestore.Author{}, func(d *rulestore.Draft) error {
+	must.Get(r.Edit(t.Context(), rulestore.Author{}, func(d *rulestore.Draft) error {
 		d.Put(rule)
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 }
 
 // Processes on one Redis have the rules that are kept in it, and each edit of them.
@@ -105,7 +103,7 @@ func TestServeDeaf(t *testing.T) {
 func TestServeRulesInMongo(t *testing.T) {
 	t.Parallel()
 	url := testmongo.Start(t).URL("stint")
-	opened := must(mongo.New(url))(t)
+	opened := must.Get(mongo.New(url))(t)
 	t.Cleanup(opened.Close)
 	shared := manage(t, opened)
 	putLogin(t, shared, 1)
@@ -128,7 +126,7 @@ func TestServeWithoutItsRules(t *testing.T) {
 	t.Parallel()
 	server := testredis.Start(t)
 	putLogin(t, editor(t, server.URL()), 1)
-	check(t, server.Stop())
+	must.Do(t, server.Stop())
 	open, log := start(t, "--store", server.URL())
 	closed, _ := start(t, "--store", server.URL(), "--on-store-failure", "closed")
 	local, _ := start(t, "--store", server.URL(), "--on-store-failure", "local")
@@ -177,7 +175,7 @@ func TestServeFromRulesCache(t *testing.T) {
 		text, err := os.ReadFile(cache)
 		return err == nil && strings.Contains(string(text), `"limit":2`)
 	})
-	check(t, server.Stop())
+	must.Do(t, server.Stop())
 	url, log := start(t, "--rules-from", server.URL(), "--rules-cache", cache, "--on-store-failure", "closed")
 	for i, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {
 		if status, matched := evaluated(t, url, login); status != want || strings.Join(matched, " ") != "login" {
@@ -239,7 +237,7 @@ func TestServeRestoresRules(t *testing.T) {
 	putLogin(t, shared, 2)
 	url, log := start(t, "--store", server.URL())
 	current(t, url, "1")
-	check(t, server.Stop())
+	must.Do(t, server.Stop())
 	current(t, url, "0")
 	ruleHealth(t, url, `"state":"unreachable"`, `"detail":"the rules' source is unreachable; the current rules stay in force"`, `"reason":"`)
 	eventually(t, "the log says so", func() bool {

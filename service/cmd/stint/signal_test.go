@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // A program is `stint serve` as a process of its own.
@@ -33,12 +35,9 @@ func startProgram(t *testing.T, flags ...string) *program {
 	p := &program{exited: make(chan error, 1)}
 	p.cmd = exec.CommandContext(ctx, os.Args[0], append([]string{"serve", "--listen=127.0.0.1:0", "--admin-listen=off"}, flags...)...)
 	p.cmd.Env = append(os.Environ(), asProgram+"=1")
-	stderr, writer, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	stderr, writer := must.Two(os.Pipe())(t)
 	p.cmd.Stderr = writer
-	check(t, p.cmd.Start())
+	must.Do(t, p.cmd.Start())
 	_ = writer.Close()
 	go func() { p.exited <- p.cmd.Wait() }()
 	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
@@ -50,7 +49,7 @@ func startProgram(t *testing.T, flags ...string) *program {
 // the body.
 func (p *program) begin(t *testing.T, body string) (net.Conn, *bufio.Reader) {
 	t.Helper()
-	conn := must(new(net.Dialer).DialContext(t.Context(), "tcp", p.addr))(t)
+	conn := must.Get(new(net.Dialer).DialContext(t.Context(), "tcp", p.addr))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(patience))
 	_, err := fmt.Fprintf(conn, "POST /api/v1/rate-limit/check HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
@@ -63,14 +62,14 @@ func (p *program) begin(t *testing.T, body string) (net.Conn, *bufio.Reader) {
 	if err != nil || !strings.Contains(line, "100 Continue") {
 		t.Fatalf("%q, %v", line, err)
 	}
-	must(reader.ReadString('\n'))(t)
+	must.Get(reader.ReadString('\n'))(t)
 	return conn, reader
 }
 
 // signal sends SIGTERM and returns when the service no longer accepts connections.
 func (p *program) signal(t *testing.T) {
 	t.Helper()
-	check(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	must.Do(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for ctx.Err() == nil {
@@ -91,7 +90,7 @@ func TestSIGTERMDrains(t *testing.T) {
 	const body = `{"key":"k","permits":3}`
 	conn, reader := p.begin(t, body)
 	p.signal(t)
-	must(io.WriteString(conn, body))(t)
+	must.Get(io.WriteString(conn, body))(t)
 	response, err := http.ReadResponse(reader, nil)
 	if err != nil {
 		t.Fatalf("the request in flight: %v\n%s", err, p.log)
@@ -114,7 +113,7 @@ func TestSIGTERMDrains(t *testing.T) {
 // SIGHUP does not end the service.
 func TestSIGHUPEndsNothing(t *testing.T) {
 	p := startProgram(t)
-	check(t, p.cmd.Process.Signal(syscall.SIGHUP))
+	must.Do(t, p.cmd.Process.Signal(syscall.SIGHUP))
 	eventually(t, "it is said", func() bool { return strings.Contains(p.log.String(), "SIGHUP changes nothing") })
 	if status, _ := get(t, "http://"+p.addr+"/actuator/health"); status != http.StatusOK {
 		t.Errorf("health is %d", status)
@@ -163,7 +162,7 @@ func TestSIGTERMLosesNoRequestOfKeptConnections(t *testing.T) {
 		return response, errors.Join(err, response.Body.Close())
 	}
 	for range connections {
-		conn := must(new(net.Dialer).DialContext(t.Context(), "tcp", p.addr))(t)
+		conn := must.Get(new(net.Dialer).DialContext(t.Context(), "tcp", p.addr))(t)
 		t.Cleanup(func() { _ = conn.Close() })
 		_ = conn.SetDeadline(time.Now().Add(patience))
 		c := client{conn, bufio.NewReader(conn)}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/server/dashboard"
 	"github.com/stint-go/stint/service/internal/simulate"
 )
@@ -203,7 +204,7 @@ func TestSimulateHolds(t *testing.T) {
 			Allowed   bool
 			Remaining int64
 		}
-		check(t, json.Unmarshal([]byte(line), &verdict))
+		must.Do(t, json.Unmarshal([]byte(line), &verdict))
 		allowed = append(allowed, fmt.Sprint(verdict.Allowed, verdict.Remaining))
 	}
 	// 60 are held; 60 more do not fit; 20 were used and 60 are held; 20 more, in the second place; none is left.

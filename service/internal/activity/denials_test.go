@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/activity"
 )
 
@@ -80,10 +81,7 @@ func TestDenials(t *testing.T) {
 // A flood takes one place, and many clients one each: a victim is found behind both, with its last request.
 func TestFloodOfDenials(t *testing.T) {
 	s := newService(t, activity.Config{Process: activity.Process{Name: "a"}})
-	policy, err := stint.NewPolicy("p", stint.FixedWindow(5, time.Minute).Named("tries"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	policy := must.Get(stint.NewPolicy("p", stint.FixedWindow(5, time.Minute).Named("tries")))(t)
 	first := s.At()
 	for i := range 3 {
 		e := decisionAt(s.At(), "login", "victim", activity.Denied)

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/activity"
 )
 
@@ -74,10 +75,7 @@ func TestSharedWithStrangers(t *testing.T) {
 		redis.call('HSET', KEYS[1], 'stranger', string.format('%.0f ', at) .. 'no JSON')
 		redis.call('HSET', KEYS[1], 'dead', string.format('%.0f ', at - 9000000) .. '{}')
 		return string.format('%.0f', at - 1000000)`
-	ended, err := eval(t.Context(), put, activityKey, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ended := must.Get(eval(t.Context(), put, activityKey, nil))(t)
 	d := askAll(a, eval, "/api/v1/denials", b)
 	if len(d.Denials) != 2 || d.Processes != 2 || d.Denials[0].Client+d.Denials[1].Client != `\xff\xfe` {
 		t.Errorf("the answer is %+v", d)
@@ -85,9 +83,7 @@ func TestSharedWithStrangers(t *testing.T) {
 	if after, _ := strconv.ParseInt(ended, 10, 64); int64(d.From) < after {
 		t.Errorf("none is missing since %v, and a process ended about %v", d.From, ended)
 	}
-	if _, err := eval(t.Context(), "return tostring(redis.call('DEL', KEYS[1]))", activityKey, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(eval(t.Context(), "return tostring(redis.call('DEL', KEYS[1]))", activityKey, nil))(t)
 	c := newService(t, activity.Config{Process: activity.Process{Name: "c"}, Eval: func(
 		ctx context.Context, script, key string, args []string,
 	) (string, error) {
@@ -164,9 +160,7 @@ func TestAbandonedQuestions(t *testing.T) {
 		redis.call('HSET', KEYS[1], '?', open)
 		return ''`
 	for _, age := range []string{"0", "9000000"} {
-		if _, err := eval(t.Context(), put, activityKey, []string{age}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(eval(t.Context(), put, activityKey, []string{age}))(t)
 		b.advance(time.Second)
 		_ = get[activity.Processes](b, "/api/v1/processes")
 		if age == "0" {
@@ -204,9 +198,7 @@ func TestHostileQuestions(t *testing.T) {
 		local at = string.format('%.0f', time[1] * 1000000 + time[2])
 		redis.call('HSET', KEYS[1], '?', (string.gsub(ARGV[1], 'NOW', at)))
 		return ''`
-	if _, err := eval(t.Context(), put, activityKey, []string{open}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(eval(t.Context(), put, activityKey, []string{open}))(t)
 	if p := get[activity.Processes](b, "/api/v1/processes"); p.Scope != activity.ScopeAll {
 		t.Errorf("of processes that share a store, only %+v is shown", p)
 	}
@@ -225,10 +217,7 @@ func TestAnswersOnSilentRedis(t *testing.T) {
 	for i := range 32 {
 		open[fmt.Sprint("Q", i)] = `{"asker":"m","limit":1}`
 	}
-	reply, err := json.Marshal(map[string]any{"all": []any{}, "open": open})
-	if err != nil {
-		t.Fatal(err)
-	}
+	reply := must.Get(json.Marshal(map[string]any{"all": []any{}, "open": open}))(t)
 	eval := func(ctx context.Context, _, _ string, args []string) (string, error) {
 		if args[0] != "answer" {
 			return string(reply), nil

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore/rueidis"
@@ -20,10 +21,7 @@ import (
 // evaluator runs scripts in a Redis of the test's own.
 func evaluator(t *testing.T) activity.Eval {
 	t.Helper()
-	conn, err := rueidis.Dial(rueidis.Config{URL: testredis.Start(t).URL()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(rueidis.Dial(rueidis.Config{URL: testredis.Start(t).URL()}))(t)
 	t.Cleanup(conn.Close)
 	return func(ctx context.Context, source, key string, args []string) (string, error) {
 		digest := sha1.Sum([]byte(source)) //nolint:gosec // as above
@@ -115,9 +113,7 @@ func TestShared(t *testing.T) {
 		redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f', at - ARGV[2]) .. rest)
 		return 'aged'`
 	for micros, want := range map[string]int{"1000000": 2, "8000000": 1} {
-		if _, err := eval(t.Context(), ages, activityKey, []string{"b", micros}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(eval(t.Context(), ages, activityKey, []string{"b", micros}))(t)
 		a.advance(time.Second)
 		if got := get[activity.Processes](a, "/api/v1/processes"); len(got.Processes) != want || got.Scope != activity.ScopeAll {
 			t.Errorf("after %s µs there are %d processes, want %d", micros, len(got.Processes), want)

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server/session"
@@ -22,10 +23,7 @@ func TestStreamsEndWithTheirSession(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ended, err := session.NewEnded(memstore.New(memstore.Config{}))
-				if err != nil {
-					t.Fatal(err)
-				}
+				ended := must.Get(session.NewEnded(memstore.New(memstore.Config{})))(t)
 				a := &Handler{tokens: newAdminTokens([]config.AdminToken{{Token: "a-token-of-a-reader-01", Name: "ann"}}), origin: http.NewCrossOriginProtection(), ended: ended, stopping: t.Context()}
 				r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/api/v1/events", nil)
 				r.AddCookie(session.New(a.tokens.hashes[0], time.Now(), false))

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/service/internal/alerts"
 )
@@ -76,10 +77,7 @@ func start(t *testing.T, config alerts.Config) (sender *alerts.Sender, stop func
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
 	config.Denials, config.NearLimit = true, 20
-	sender, err := alerts.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sender = must.Get(alerts.New(config))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { sender.Run(ctx); close(ended) }()
@@ -343,10 +341,7 @@ func TestClassAndVia(t *testing.T) {
 		stop()
 		said := map[string]string{}
 		for _, event := range slices.Concat(r.attempts...) {
-			text, err := json.Marshal(event)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(json.Marshal(event))(t)
 			said[event.Client] = string(text)
 		}
 		for client, want := range map[string]string{

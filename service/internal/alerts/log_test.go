@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/alerts"
 )
 
@@ -147,10 +148,7 @@ func TestEndIsLogged(t *testing.T) {
 		expectLines(t, &log, startLine, line, line)
 	})
 	var log bytes.Buffer
-	sender, err := alerts.New(alerts.Config{URL: secretURL, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	sender := must.Get(alerts.New(alerts.Config{URL: secretURL, Logger: slog.New(slog.NewTextHandler(&log, nil))}))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	sender.Run(ctx)

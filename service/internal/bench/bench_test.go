@@ -17,17 +17,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/memstore"
 )
 
 func policyOf(t testing.TB, limits ...stint.Limit) *stint.Policy {
 	t.Helper()
-	p, err := stint.NewPolicy("bench", limits...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return must.Get(stint.NewPolicy("bench", limits...))(t)
 }
 
 // untimed hides when decisions were made.

@@ -18,15 +18,13 @@ import (
 
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/apipath"
+	"github.com/stint-go/stint/internal/must"
 )
 
 // restOf asks a server.
 func restOf(t *testing.T, server, token string, timeout time.Duration) Target {
 	t.Helper()
-	base, err := url.Parse(server)
-	if err != nil {
-		t.Fatal(err)
-	}
+	base := must.Get(url.Parse(server))(t)
 	ask, closing := REST(base, token, "api", 2, timeout)
 	t.Cleanup(closing)
 	return ask
@@ -85,10 +83,7 @@ func TestRuleAsks(t *testing.T) {
 		_, _ = fmt.Fprintf(w, `{"allowed": true, "at": 7, "key": %q, "rule": "r", "matched": ["r"]}`, described.IP)
 	}))
 	defer server.Close()
-	base, err := url.Parse(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	base := must.Get(url.Parse(server.URL))(t)
 	ask, closing := Rule(base, "", "r", api.EvaluateRequest{Path: "/a/{key}", Attributes: map[string]string{"userId": "{key}", "plan": "<free>"}}, time.Minute)
 	t.Cleanup(closing)
 	addresses := map[string]string{}
@@ -114,10 +109,7 @@ func TestRuleAsks(t *testing.T) {
 
 // Answers of every form that HTTP/1.1 has, and some that are none.
 func TestRESTReads(t *testing.T) {
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = listener.Close() }()
 	var answer atomic.Pointer[string]
 	go func() {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/activity"
 )
 
@@ -19,10 +20,7 @@ type sentEvent struct {
 // sent is an event with a document.
 func sent(t *testing.T, kind string, document any) sentEvent {
 	t.Helper()
-	data, err := json.Marshal(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(json.Marshal(document))(t)
 	return sentEvent{kind: kind, data: data}
 }
 
@@ -58,9 +56,7 @@ func boardOf(t *testing.T) *Board {
 			Changes: []activity.Change{{Seq: 1, Kind: "store", State: "unreachable", Detail: "no connection"}},
 		}),
 	} {
-		if err := b.Apply(e.kind, e.data, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, b.Apply(e.kind, e.data, nil))
 	}
 	return b
 }

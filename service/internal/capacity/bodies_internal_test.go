@@ -21,6 +21,7 @@ import (
 
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/internal/apipath"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/listen"
 	"github.com/stint-go/stint/service/internal/server/problem"
@@ -72,29 +73,17 @@ func TestBodiesThatDoNotEndAreBounded(t *testing.T) {
 	c := config.Default()
 	c.Listen, c.TLS, c.Drain.KeepAlive = "127.0.0.1:0", i.Files("server"), 0
 	c.HTTP.ReadHeaderTimeout, c.HTTP.BodyTimeout, c.HTTP.WriteTimeout = patience, patience, patience
-	clients, err := clientip.New(clientip.Config(c.ClientIP))
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := listen.New(&c, clients, logger, prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
-	bodies, _, err := NewBodies(bound, logger, prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr, err := l.HTTP(t.Context(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	clients := must.Get(clientip.New(clientip.Config(c.ClientIP)))(t)
+	l := must.Get(listen.New(&c, clients, logger, prometheus.NewRegistry()))(t)
+	bodies, _ := must.Two(NewBodies(bound, logger, prometheus.NewRegistry()))(t)
+	addr := must.Get(l.HTTP(t.Context(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, err := bodies.Read(w, r, clients.Key(r.RemoteAddr, nil), size+1, nil)
 		if err != nil {
 			problem.Write(w, err)
 			return
 		}
 		text.Release()
-	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	})))(t)
 	l.Start()
 	before := heapInUse()
 

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/testtls"
 )
@@ -90,9 +91,7 @@ func TestCertificatesFollowTheFiles(t *testing.T) {
 	s.expect("one", 1)
 	s.now = s.now.Add(recheck)
 	s.expect("two", 2)
-	if err := os.Remove(files.KeyFile); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(files.KeyFile))
 	s.now = s.now.Add(recheck)
 	s.expect("two", 3)
 	s.now = s.now.Add(recheck)
@@ -124,9 +123,7 @@ func TestCertificatesFollowSymbolicLinks(t *testing.T) {
 	link := filepath.Join(t.TempDir(), "..data")
 	turn := func(to config.TLS) {
 		t.Helper()
-		if err := errors.Join(os.Symlink(filepath.Dir(to.CertFile), link+".new"), os.Rename(link+".new", link)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.Symlink(filepath.Dir(to.CertFile), link+".new"), os.Rename(link+".new", link)))
 	}
 	turn(one)
 	s := secure(t, config.TLS{CertFile: filepath.Join(link, "cert.pem"), KeyFile: filepath.Join(link, "key.pem")})
@@ -150,10 +147,7 @@ func TestCertificatesThatCanNotBeUsed(t *testing.T) {
 		cert, key := i.Issue("late", when)
 		return config.TLS{CertFile: write(name+".cert", cert), KeyFile: write(name+".key", key)}
 	}
-	secret, err := os.ReadFile(good.KeyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	secret := must.Get(os.ReadFile(good.KeyFile))(t)
 	for name, test := range map[string]struct {
 		files config.TLS
 		want  string

@@ -12,6 +12,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/client"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/storetest"
 )
 
@@ -19,10 +20,7 @@ import (
 // know the policy that failover probes a store with.
 func TestFailoverOfAService(t *testing.T) {
 	policy := policyOf(t, "api", stint.FixedWindow(1000, time.Hour))
-	target, err := url.Parse(serve(t, storetest.NewClock(start), withPolicies(policy)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := must.Get(url.Parse(serve(t, storetest.NewClock(start), withPolicies(policy))))(t)
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	var away atomic.Bool
 	front := handle(t, func(w http.ResponseWriter, r *http.Request) {

@@ -19,6 +19,7 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/client"
 	"github.com/stint-go/stint/internal/apipath"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
 	"github.com/stint-go/stint/storetest"
@@ -237,9 +238,7 @@ func TestSentOnce(t *testing.T) {
 		var requests atomic.Int64
 		url := hangUpOnSecond(t, &requests)
 		c := open(t, url, options)
-		if _, err := c.Decide(t.Context(), operation(stint.VerbTake, "k", policy, 1)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Decide(t.Context(), operation(stint.VerbTake, "k", policy, 1)))(t)
 		if _, err := c.Decide(t.Context(), operation(stint.VerbTake, "k", policy, 1)); !errors.Is(err, stint.ErrUnavailable) {
 			t.Errorf("a lost answer: %v, want ErrUnavailable", err)
 		}
@@ -256,10 +255,7 @@ func TestSentOnce(t *testing.T) {
 // they have read the second.
 func hangUpOnSecond(t *testing.T, requests *atomic.Int64) string {
 	t.Helper()
-	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/client"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/server"
 	"github.com/stint-go/stint/storetest"
@@ -36,10 +37,7 @@ func serve(t testing.TB, clock *storetest.Clock, change func(*server.Config)) st
 	if change != nil {
 		change(&config)
 	}
-	s, err := server.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(server.New(config))(t)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -60,10 +58,7 @@ func serve(t testing.TB, clock *storetest.Clock, change func(*server.Config)) st
 // open makes a client that is closed before the service.
 func open(t testing.TB, url string, options client.Options) *client.Client {
 	t.Helper()
-	c, err := client.Open(url, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(client.Open(url, options))(t)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -71,11 +66,7 @@ func open(t testing.TB, url string, options client.Options) *client.Client {
 // policyOf makes a policy that is known to be valid.
 func policyOf(t testing.TB, name string, limits ...stint.Limit) *stint.Policy {
 	t.Helper()
-	p, err := stint.NewPolicy(name, limits...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return must.Get(stint.NewPolicy(name, limits...))(t)
 }
 
 // withPolicies configures policies.

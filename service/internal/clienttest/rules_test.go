@@ -19,6 +19,7 @@ import (
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/grpclimit"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/server"
@@ -211,20 +212,15 @@ func TestGRPCByAService(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := open(t, serve(t, storetest.NewClock(start), func(config *server.Config) { config.Rules = set }), client.Options{})
-	s, err := grpclimit.New(grpclimit.Config{
+	s := must.Get(grpclimit.New(grpclimit.Config{
 		Rules:    c.Rules(),
 		Describe: func(_ context.Context, _ string, r *rules.Request) error { r.Address = "192.0.2.1"; return nil },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	call := func() error {
 		_, err := s.UnaryServerInterceptor()(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/a.B/C"}, func(context.Context, any) (any, error) { return nil, nil })
 		return err
 	}
-	if err := call(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, call())
 	denied := status.Convert(call())
 	if denied.Code() != codes.ResourceExhausted || len(denied.Details()) != 2 {
 		t.Fatalf("the second call: %v", denied)

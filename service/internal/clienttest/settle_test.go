@@ -10,6 +10,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/client"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
@@ -40,14 +41,8 @@ func teams(t *testing.T) *rules.Set {
 func TestSettleByTheWay(t *testing.T) {
 	t.Run("memory", func(t *testing.T) { testSettleByTheWay(t, nil) })
 	t.Run("redis", func(t *testing.T) {
-		conn, err := rueidis.Dial(rueidis.Config{URL: testredis.Start(t).URL()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		store, err := redisstore.New(conn, redisstore.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(rueidis.Dial(rueidis.Config{URL: testredis.Start(t).URL()}))(t)
+		store := must.Get(redisstore.New(conn, redisstore.Options{}))(t)
 		t.Cleanup(store.Close)
 		testSettleByTheWay(t, store)
 	})
@@ -62,10 +57,7 @@ func testSettleByTheWay(t *testing.T, store stint.Store) {
 	ask := func(path, n string) (api.EvaluateResponse, api.SettleRulesRequest) {
 		t.Helper()
 		request := api.EvaluateRequest{Path: path, Attributes: map[string]string{"team": "search", "n": n}}
-		answer, err := c.Evaluate(t.Context(), request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must.Get(c.Evaluate(t.Context(), request))(t)
 		return answer, api.SettleRulesRequest{EvaluateRequest: request, Via: answer.Via, Vias: answer.Vias}
 	}
 	settle := func(what string, s api.SettleRulesRequest, permits, remaining int64) {

@@ -12,6 +12,7 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/client"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/storetest"
 )
@@ -171,10 +172,7 @@ func TestLimiterOverTheService(t *testing.T) {
 func TestWaitLooksFirst(t *testing.T) {
 	policy := policyOf(t, "leak", stint.LeakyBucket(3, stint.PerHour(1)))
 	c := open(t, serve(t, storetest.NewClock(start), withPolicies(policy)), client.Options{})
-	limiter, err := stint.NewLimiter(stint.Config{Store: c, Policy: policy})
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.NewLimiter(stint.Config{Store: c, Policy: policy}))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if d, err := limiter.Wait(ctx, "k"); err != nil || d.Remaining != 2 {

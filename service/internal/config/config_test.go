@@ -17,6 +17,7 @@ import (
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
@@ -83,17 +84,14 @@ func load(t testing.TB, sources config.Sources) config.Config {
 
 func TestPrecedence(t *testing.T) {
 	file := write(t, "listen: 127.0.0.1:1\nstore: {timeout: 1s, key_prefix: file}\ntrusted_proxies: [10.0.0.0/8]\nheaders: {ietf: false}\n")
-	got, err := config.Load(config.Sources{
+	got := must.Get(config.Load(config.Sources{
 		File: file,
 		Env: env(map[string]string{
 			"STINT_LISTEN": "127.0.0.1:2", "STINT_STORE_TIMEOUT": "2s", "STINT_TRUSTED_PROXIES": "::1, 192.0.2.0/24",
 			"STINT_STORE": "", "STINT_ON_STORE_FAILURE": "closed",
 		}),
 		Flags: map[string]string{"listen": "127.0.0.1:3", "admin-listen": "off"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if got.Listen != "127.0.0.1:3" || got.Store.Timeout != 2*time.Second || got.Store.KeyPrefix != "file" {
 		t.Errorf("listen %q of flag, environment and file; timeout %v of environment and file; prefix %q of the file",
 			got.Listen, got.Store.Timeout, got.Store.KeyPrefix)
@@ -146,10 +144,7 @@ func TestEveryFaultAtOnceWithItsPlace(t *testing.T) {
 	if *rewrite {
 		check(t, os.WriteFile(expected, []byte(got), 0o600))
 	}
-	want, err := os.ReadFile(expected)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(expected))(t)
 	if got != string(want) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -241,10 +236,7 @@ func TestExampleFile(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("the example is not the built-in configuration: %+v, %+v", got, want)
 	}
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(name))(t)
 	// What is commented out is sound as well.
 	used := filepath.Join(t.TempDir(), "stint.yaml")
 	check(t, os.WriteFile(used, regexp.MustCompile(`(?m)^#(\w|  )`).ReplaceAll(text, []byte("$1")), 0o600))
@@ -267,17 +259,14 @@ func TestExampleFile(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	got, err := config.Load(config.Sources{File: write(t, `
+	got := must.Get(config.Load(config.Sources{File: write(t, `
 defaults:
   token_bucket: {capacity: 7}
   fixed_window: {calendar: week}
   sliding_window_counter: {name: web, window: 90s, max_debt: 0}
 policies:
   mail: [{algorithm: LEAKY_BUCKET, capacity: 2, leak: 2/3s, max_debt: 4, name: out}]
-`)})
-	if err != nil {
-		t.Fatal(err)
-	}
+`)}))(t)
 	for want, got := range map[stint.Limit]stint.Limit{
 		stint.TokenBucket(7, stint.PerSecond(10)):                                                         got.Defaults[stint.AlgorithmTokenBucket],
 		stint.CalendarWindow(100, stint.CalendarWeek, ""):                                                 got.Defaults[stint.AlgorithmFixedWindow],

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/must"
 )
 
 func TestDefaultsSatisfyTheirSetters(t *testing.T) {
@@ -50,10 +51,7 @@ func TestIsBearerToken(t *testing.T) {
 }
 
 func FuzzFile(f *testing.F) {
-	example, err := os.ReadFile("../../../docs/stint.example.yaml")
-	if err != nil {
-		f.Fatal(err)
-	}
+	example := must.Get(os.ReadFile("../../../docs/stint.example.yaml"))(f)
 	for _, seed := range []string{
 		string(example), "", "listen: 1", "store: {url: [}", "policies: {p: [{algorithm: token_bucket}]}",
 		"defaults: {fixed_window: {calendar: day, timezone: UTC}}", "? [a]\n: b", "a: &x [*x]", "<<: {a: b}", "---\n---\na: 1", "%YAML 1.2\n---\nx:", "\xff", "- - - -", "a: !!binary x",

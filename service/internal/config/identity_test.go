@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/config"
 )
 
@@ -26,10 +27,7 @@ func TestIdentityAttributes(t *testing.T) {
 		},
 		"": {File: write(t, "identity: {attributes: {}}\n")},
 	} {
-		got, err := config.Load(sources)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(config.Load(sources))(t)
 		name, header, _ := strings.Cut(want, " ")
 		if all := got.Identity.Attributes; name == "" && len(all) > 0 || name != "" && !maps.Equal(all, map[string]string{name: header}) {
 			t.Errorf("%v, want %q", all, want)

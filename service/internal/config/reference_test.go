@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/document/rulefile"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/service/internal/config"
 )
@@ -68,17 +69,12 @@ made from the program's own list.
 // before it.
 func example(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(exampleFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(exampleFile))(t)
 	lines, before := strings.Split(string(text), "\n"), 0
 	for _, s := range config.Settings() {
 		var faults document.Faults
 		read := document.Parse(exampleFile, []byte(strings.Join(lines, "\n")), len(text)*2, &faults)
-		if err := faults.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, faults.Err())
 		if _, found := read.Find(s.Name); found {
 			before = read.Place(s.Name).Line
 			continue
@@ -214,19 +210,13 @@ func rulesSchema() map[string]any {
 // valuesSchema is the chart's schema with the definitions of the configuration and of rules, in its one line that begins so.
 func valuesSchema(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(valuesFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(valuesFile))(t)
 	of := schema(t)
 	rules := of["$defs"].(map[string]any)["rules"]
 	delete(of, "$defs")
 	delete(of, "$schema")
 	delete(of["properties"].(map[string]any), "rules") // which are values of their own
-	line, err := json.Marshal(map[string]any{"config": of, "rules": rules})
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := must.Get(json.Marshal(map[string]any{"config": of, "rules": rules}))(t)
 	const begins = "  \"$defs\": "
 	lines := strings.Split(string(text), "\n")
 	for i := range lines {
@@ -243,10 +233,7 @@ func valuesSchema(t *testing.T) string {
 // rules' tags.
 func TestReference(t *testing.T) {
 	indented := func(of map[string]any) string {
-		text, err := json.MarshalIndent(of, "", " ")
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(json.MarshalIndent(of, "", " "))(t)
 		return string(text) + "\n"
 	}
 	for name, want := range map[string]string{

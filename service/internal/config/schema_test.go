@@ -12,6 +12,7 @@ import (
 
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/document/rulefile"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/config"
 )
@@ -21,13 +22,8 @@ func compiled(t *testing.T) map[string]*jsonschema.Schema {
 	t.Helper()
 	all := map[string]*jsonschema.Schema{}
 	for name, file := range map[string]string{"stint": schemaFile, "rules": rulesFile, "values": valuesFile} {
-		path, err := filepath.Abs(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if all[name], err = jsonschema.NewCompiler().Compile(path); err != nil {
-			t.Fatal(err)
-		}
+		path := must.Get(filepath.Abs(file))(t)
+		all[name] = must.Get(jsonschema.NewCompiler().Compile(path))(t)
 	}
 	return all
 }
@@ -40,10 +36,7 @@ func allows(t *testing.T, schema *jsonschema.Schema, text string) error {
 	if err := faults.Err(); err != nil {
 		return err
 	}
-	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(whole.JSON()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	value := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(whole.JSON())))(t)
 	return schema.Validate(value)
 }
 
@@ -87,10 +80,7 @@ func TestSchemasOfExamples(t *testing.T) {
 			t.Fatal(pattern, err)
 		}
 		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(file))(t)
 			if filepath.Ext(file) == ".yaml" {
 				try(file, string(text))
 				continue

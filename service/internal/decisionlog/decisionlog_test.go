@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/decisionlog"
 )
 
@@ -48,10 +49,7 @@ func (l *lines) take() string {
 }
 
 func TestDecided(t *testing.T) {
-	policy, err := stint.NewPolicy("", stint.FixedWindow(10, time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	policy := must.Get(stint.NewPolicy("", stint.FixedWindow(10, time.Hour)))(t)
 	claim := stint.Claim{Key: "ann", Policy: policy, Permits: 1}
 	events := []*stint.Event{
 		{Rule: "login", Set: "web", Claim: claim, Reason: "limit", RequestID: "r-1"},

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/service/internal/config"
@@ -16,10 +17,7 @@ import (
 
 // The doctor and docs/redis.conf recommend the same.
 func TestDoctorAgreesWithTheDocuments(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/redis.conf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../../docs/redis.conf"))(t)
 	for _, s := range redisSettings {
 		if !strings.Contains(string(text), "\n"+s.name+" "+s.want+"\n") || !s.well(s.want) {
 			t.Errorf("docs/redis.conf does not say %s %s", s.name, s.want)
@@ -82,10 +80,7 @@ func TestDoctorOfSentinels(t *testing.T) {
 	running := testredis.StartSentinel(t)
 	c := config.Default()
 	c.Store.URL = running.URL()
-	findings, err := Look(t.Context(), c, time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	findings := must.Get(Look(t.Context(), c, time.Minute))(t)
 	for _, f := range findings {
 		want := map[string]string{"sentinel": OK, "sentinels": "none", "min-replicas-to-write": Advice}[f.Check]
 		if want != "" && f.Status != want {

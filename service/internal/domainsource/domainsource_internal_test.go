@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/internal/document/rulefile"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server/rls"
@@ -28,12 +29,9 @@ type followedFolder struct {
 
 func newFollowedFolder(t *testing.T, c config.Envoy) *followedFolder {
 	t.Helper()
-	service, err := rls.New(rls.Config{
+	service := must.Get(rls.New(rls.Config{
 		Store: memstore.New(memstore.Config{}), MergeDomains: c.Merge, Accounting: domains.Accounting(c.Accounting),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	f := &followedFolder{t: t, path: t.TempDir(), service: service}
 	c.Config = f.path
 	f.Follower = New(c, slog.New(slog.NewTextHandler(&f.log, nil)))
@@ -90,9 +88,7 @@ func TestFirstDomains(t *testing.T) {
 	for text, loaded := range map[string]bool{limited("d", 2): true, faulty: false} {
 		f := newFollowedFolder(t, config.Envoy{})
 		f.write(map[string]string{"d.yaml": text})
-		if err := f.start(false); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.start(false))
 		if _, _, got := f.service.Loaded(); got != loaded {
 			t.Errorf("loaded is %t of %s", got, text)
 		}
@@ -164,10 +160,7 @@ func TestRefusedFileOfSeveral(t *testing.T) {
 // is good of it is taken.
 func TestChangedFilesWithFaults(t *testing.T) {
 	f := newFollowedFolder(t, config.Envoy{Merge: true})
-	watch, err := rulefile.Texts{Path: f.path, All: true}.Watch(nil, f.take)
-	if err != nil {
-		t.Fatal(err)
-	}
+	watch := must.Get(rulefile.Texts{Path: f.path, All: true}.Watch(nil, f.take))(t)
 	f.Follower.service = f.service
 	for _, step := range []struct {
 		files       map[string]string
@@ -205,9 +198,7 @@ func TestJoinedKeysAreLogged(t *testing.T) {
 	for accounting, want := range map[string]bool{"reference": true, "atomic": false} {
 		f := newFollowedFolder(t, config.Envoy{Accounting: accounting})
 		f.write(map[string]string{"d.yaml": "domain: d\ndescriptors: [{key: user}, {key: user_internal, rate_limit: {unlimited: true}}]\n"})
-		if err := f.start(true); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.start(true))
 		if got := strings.Contains(f.log.String(), `the key \"user_internal\" also counts user=internal`); got != want {
 			t.Errorf("%s: the log is %s", accounting, &f.log)
 		}
@@ -220,9 +211,7 @@ func TestPlaneDoesNotFillTheLog(t *testing.T) {
 	f.Follower.service = f.service
 	for i := range 1000 {
 		f.Refuse(fmt.Errorf("fault %d", i))
-		if err := f.put(nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, f.put(nil))
 	}
 	for text, most := range map[string]int{"refused": 10, "are in force": 10} {
 		if lines := strings.Count(f.log.String(), text); lines == 0 || lines > most {

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/follow"
 )
 
@@ -75,9 +76,7 @@ func TestStates(t *testing.T) {
 		{func() error { return f.Take(5, fault) }, follow.Refused, 5, 0, `refused from=here err="no number"`},
 		{func() error { return f.Take(6, nil) }, follow.Current, 6, 1, `"accepted again" from=here`},
 	} {
-		if err := step.do(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, step.do())
 		got := strings.Join(f.lines(), "\n")
 		if step.lines == "again" && strings.HasPrefix(got, "refused from=here") {
 			got = step.lines

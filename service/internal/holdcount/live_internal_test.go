@@ -15,6 +15,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -23,10 +24,7 @@ func gauge(t *testing.T, s *Store) string {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(s)
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(registry.Gather())(t)
 	live, expired := -1.0, -1.0
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -80,15 +78,10 @@ func TestLiveHolds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &odd{memstore.New(memstore.Config{})}
-				policy, err := stint.NewPolicy("p", stint.Concurrency(2))
-				if err != nil {
-					t.Fatal(err)
-				}
+				policy := must.Get(stint.NewPolicy("p", stint.Concurrency(2)))(t)
 				processes := map[string]*Store{}
 				for _, name := range []string{"1", "2"} {
-					if processes[name], err = New(store, prometheus.NewRegistry()); err != nil {
-						t.Fatal(err)
-					}
+					processes[name] = must.Get(New(store, prometheus.NewRegistry()))(t)
 				}
 				for _, step := range test.steps {
 					if wait, ok := step.(time.Duration); ok {
@@ -147,10 +140,7 @@ func (admitting) Decide(_ context.Context, op stint.Op) (stint.Decision, error) 
 // before is counted as it was.
 func TestLiveHoldsFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := New(admitting{}, prometheus.NewRegistry())
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(New(admitting{}, prometheus.NewRegistry()))(t)
 		hold := func(verb stint.Verb, id string) {
 			if _, err := s.Decide(t.Context(), stint.Op{Verb: verb, Extra: &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: id}}}}); err != nil {
 				t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/testtls"
 )
@@ -79,19 +80,14 @@ func TestAdminRoomOfStrangers(t *testing.T) {
 		t.Errorf("%v refused and %v closed for room, want 0 and 2", c.closed(refusedPeer), c.closed(madeRoom))
 	}
 	for _, conn := range known {
-		if _, err := io.WriteString(conn, nothing+authorised+"\r\n"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.WriteString(conn, nothing+authorised+"\r\n"))(t)
 		c.answers(bufio.NewReader(conn), http.StatusNotFound)
 	}
 }
 
 // However long strangers keep a private room busy, it is made by them, the oldest first.
 func TestPrivateRoomIsMadeByStrangers(t *testing.T) {
-	connections, err := newConnMetrics(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	connections := must.Get(newConnMetrics(prometheus.NewRegistry()))(t)
 	w := newIdleTracker(time.Minute, time.Minute, 0, connLimiter{most: 4, private: true, metrics: connections[Admin], logger: slog.New(slog.DiscardHandler)})
 	add := func(state http.ConnState, known bool) *trackedConn {
 		t.Helper()
@@ -129,14 +125,8 @@ func (p peer) RemoteAddr() net.Addr { return p.addr }
 // Strangers of a few addresses displace each other, however fast they come: who has not yet shown a token, since its
 // network is slow, keeps its connection while another address has more of them.
 func TestPrivateRoomOfASlowAdministrator(t *testing.T) {
-	connections, err := newConnMetrics(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
-	clients, err := clientip.New(clientip.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	connections := must.Get(newConnMetrics(prometheus.NewRegistry()))(t)
+	clients := must.Get(clientip.New(clientip.Config{}))(t)
 	const most = 64
 	w := newIdleTracker(time.Minute, time.Minute, 0, connLimiter{
 		most: most, perPeer: most / 2, private: true,
@@ -165,10 +155,7 @@ func TestPrivateRoomOfASlowAdministrator(t *testing.T) {
 // Strangers who fill a private room in one moment, from several addresses and each with a request whose body never comes, keep
 // nobody out: whoever comes next has room, and one who has shown a token keeps it.
 func TestPrivateRoomFilledAtOnce(t *testing.T) {
-	connections, err := newConnMetrics(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	connections := must.Get(newConnMetrics(prometheus.NewRegistry()))(t)
 	const most = 64
 	w := newIdleTracker(time.Minute, time.Minute, 0, connLimiter{most: most, private: true, metrics: connections[Admin], logger: slog.New(slog.DiscardHandler)})
 	administrator := &trackedConn{Conn: silence{}}
@@ -194,10 +181,7 @@ func TestPrivateRoomFilledAtOnce(t *testing.T) {
 // Of strangers that came in one tick the one that came first makes room, but those that have sent a head before those that have not: who
 // has just come has the time to show a token.
 func TestPrivateRoomIsMadeInOrder(t *testing.T) {
-	connections, err := newConnMetrics(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	connections := must.Get(newConnMetrics(prometheus.NewRegistry()))(t)
 	const most = 32
 	w := newIdleTracker(time.Minute, time.Minute, 0, connLimiter{most: most, private: true, metrics: connections[Admin], logger: slog.New(slog.DiscardHandler)})
 	var conns []*trackedConn
@@ -268,9 +252,7 @@ func TestUnreadFramesEndTheConnection(t *testing.T) {
 	listeners := openListeners(t, func(c *config.Config) {
 		c.AdminTLS, c.HTTP.WriteTimeout = issuer.Files("server"), 50*time.Millisecond
 	}, slog.New(slog.DiscardHandler))
-	if _, err := listeners.Admin(t.Context(), handled(http.NotFoundHandler())); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(listeners.Admin(t.Context(), handled(http.NotFoundHandler())))(t)
 	admin := listeners.open[0]
 	near, far := net.Pipe()
 	l := pipes{admin.listener, make(chan net.Conn, 1)}
@@ -287,9 +269,7 @@ func TestUnreadFramesEndTheConnection(t *testing.T) {
 	})
 	client := issuer.Client("")
 	client.NextProtos, client.MaxVersion = []string{"h2"}, tls.VersionTLS12 // in which nothing follows the handshake
-	if err := tls.Client(near, client).HandshakeContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tls.Client(near, client).HandshakeContext(t.Context()))
 	select {
 	case <-given.up:
 	case <-time.After(5 * time.Minute):

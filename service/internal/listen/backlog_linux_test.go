@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/kernel"
 )
@@ -51,10 +52,7 @@ type stopping struct {
 
 // stopSlow stops a service. A request waits in its backlog, on the connection that it returns.
 func stopSlow(t *testing.T, with ...func(*Listeners)) (*stopping, net.Conn) {
-	ln, err := listen(t.Context(), "listen", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.Get(listen(t.Context(), "listen", "127.0.0.1:0"))(t)
 	l := &slowListener{
 		TCPListener: ln.(*net.TCPListener),
 		opened:      make(chan struct{}), closed: make(chan struct{}), asked: make(chan struct{}),
@@ -65,10 +63,7 @@ func stopSlow(t *testing.T, with ...func(*Listeners)) (*stopping, net.Conn) {
 	})
 	patient := func(c *config.Config) { c.AdminListen, c.Drain.KeepAlive, c.Drain.Timeout = "", time.Hour, time.Hour }
 	s := &stopping{newDrained(t, patient, with...), l}
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(new(net.Dialer).DialContext(t.Context(), "tcp", ln.Addr().String()))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	s.ask(conn)
 	s.stop()
@@ -101,18 +96,13 @@ func (s *stopping) accept() {
 
 func (s *stopping) ask(conn net.Conn) {
 	s.Helper()
-	if _, err := io.WriteString(conn, "GET /actuator/info HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
-		s.Fatal(err)
-	}
+	must.Get(io.WriteString(conn, "GET /actuator/info HTTP/1.1\r\nHost: h\r\n\r\n"))(s)
 }
 
 // answered fails the test unless the request of the connection is answered, as its last one.
 func (s *stopping) answered(conn net.Conn) {
 	s.Helper()
-	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		s.Fatal(err)
-	}
+	response := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(s)
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK || !response.Close {
 		s.Errorf("%s, Close %t; want 200 with Connection: close", response.Status, response.Close)
@@ -145,10 +135,7 @@ func TestBacklogIsAnsweredWithoutHelp(t *testing.T) {
 	t.Parallel()
 	s, conn := stopSlow(t, func(l *Listeners) { l.dropNew = func(syscall.Conn) error { return errors.ErrUnsupported } })
 	addr := s.listener.Addr()
-	late, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	late := must.Get(new(net.Dialer).DialContext(t.Context(), "tcp", addr.String()))(t)
 	defer func() { _ = late.Close() }()
 	s.ask(late)
 	s.accept()
@@ -192,18 +179,10 @@ func TestLateConnectionIsAnswered(t *testing.T) {
 	s, conn := stopSlow(t)
 	// The client's packets are kept while the connection is made, and dropped after that.
 	passes := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error { return setTTL(raw, 255) }}
-	late, err := passes.DialContext(t.Context(), "tcp", s.listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	late := must.Get(passes.DialContext(t.Context(), "tcp", s.listener.Addr().String()))(t)
 	defer func() { _ = late.Close() }()
-	raw, err := late.(syscall.Conn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := setTTL(raw, 64); err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(late.(syscall.Conn).SyscallConn())(t)
+	must.Do(t, setTTL(raw, 64))
 	s.ask(late)
 	s.accept()
 	s.answered(conn)
@@ -223,18 +202,10 @@ func setTTL(raw syscall.RawConn, ttl int) (err error) {
 // A socket of IPv6 makes no more connections of either version.
 func TestNothingNewOverIPv6(t *testing.T) {
 	t.Parallel()
-	ln, err := listen(t.Context(), "listen", "[::]:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := must.Get(listen(t.Context(), "listen", "[::]:0"))(t)
 	defer func() { _ = ln.Close() }()
-	if err := kernel.DropNew(ln.(syscall.Conn)); err != nil {
-		t.Fatal(err)
-	}
-	_, port, err := net.SplitHostPort(ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, kernel.DropNew(ln.(syscall.Conn)))
+	_, port := must.Two(net.SplitHostPort(ln.Addr().String()))(t)
 	for _, host := range []string{"127.0.0.1", "::1"} {
 		d := net.Dialer{Timeout: 50 * time.Millisecond}
 		conn, err := d.DialContext(t.Context(), "tcp", net.JoinHostPort(host, port))

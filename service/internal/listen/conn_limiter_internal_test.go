@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/kernel"
 )
@@ -61,15 +62,8 @@ func openListeners(t *testing.T, change func(*config.Config), log *slog.Logger) 
 	c := config.Default()
 	c.Listen, c.AdminListen, c.Drain.KeepAlive = "127.0.0.1:0", "127.0.0.1:0", 0
 	change(&c)
-	clients, err := clientip.New(clientip.Config(c.ClientIP))
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := New(&c, clients, log, prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
+	clients := must.Get(clientip.New(clientip.Config(c.ClientIP)))(t)
+	return must.Get(New(&c, clients, log, prometheus.NewRegistry()))(t)
 }
 
 // handled has a handler answer at any address.
@@ -284,10 +278,7 @@ func TestRoomOfOnePeer(t *testing.T) {
 
 // What looking costs is shared by the connections that it makes room for.
 func TestRoomIsMadeManyAtATime(t *testing.T) {
-	connections, err := newConnMetrics(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	connections := must.Get(newConnMetrics(prometheus.NewRegistry()))(t)
 	const most = 640
 	w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: most, metrics: connections[HTTP], logger: slog.New(slog.DiscardHandler)})
 	add := func() *trackedConn {
@@ -318,10 +309,7 @@ func TestRoomIsMadeManyAtATime(t *testing.T) {
 // A connection that has shown how it behaves goes before one whose first head is late,
 // however late.
 func TestRoomIsMadeByTheIdleFirst(t *testing.T) {
-	connections, err := newConnMetrics(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	connections := must.Get(newConnMetrics(prometheus.NewRegistry()))(t)
 	w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: 2, metrics: connections[HTTP], logger: slog.New(slog.DiscardHandler)})
 	silent, idle := &trackedConn{Conn: silence{}}, &trackedConn{Conn: silence{}}
 	w.admit(silent)
@@ -339,10 +327,7 @@ func TestRoomIsMadeByTheIdleFirst(t *testing.T) {
 // Where all others are busy, a few clients that ask again and again keep their connections, and a new one is refused. One
 // that was answered for the last time makes room before them, and they do once there are many.
 func TestRoomIsNotMadeByFewWhoAskAgain(t *testing.T) {
-	connections, err := newConnMetrics(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	connections := must.Get(newConnMetrics(prometheus.NewRegistry()))(t)
 	const most = 640
 	w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: most, metrics: connections[HTTP], logger: slog.New(slog.DiscardHandler)})
 	var all []*trackedConn
@@ -393,38 +378,23 @@ func TestRoomIsNotMadeByFewWhoAskAgain(t *testing.T) {
 
 // Of the connections of gRPC the one that has been silent longest makes room for another.
 func TestRoomIsMadeForGRPC(t *testing.T) {
-	connections, err := newConnMetrics(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	connections := must.Get(newConnMetrics(prometheus.NewRegistry()))(t)
+	ln := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	w := newIdleTracker(0, 0, 0, connLimiter{most: 2, metrics: connections[HTTP], logger: slog.New(slog.DiscardHandler)})
 	listener := grpcListener{w.listener(ln)}
 	t.Cleanup(func() { _ = listener.Close() })
 	connect := func() (client, server net.Conn) {
 		t.Helper()
-		client, err := new(net.Dialer).DialContext(t.Context(), "tcp", ln.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		client = must.Get(new(net.Dialer).DialContext(t.Context(), "tcp", ln.Addr().String()))(t)
 		t.Cleanup(func() { _ = client.Close() })
-		if server, err = listener.Accept(); err != nil {
-			t.Fatal(err)
-		}
+		server = must.Get(listener.Accept())(t)
 		return client, server
 	}
 	first, heard := connect()
 	second, _ := connect()
 	w.now.Add(5)
-	if _, err := first.Write([]byte{1}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := heard.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(first.Write([]byte{1}))(t)
+	must.Get(heard.Read(make([]byte, 1)))(t)
 	connect()
 	if _, err := second.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("the silent connection: %v", err)

@@ -10,14 +10,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // The time for a first head begins when the connection is admitted, whenever net/http says that it is new.
 func TestFirstHeadIsTimedFromAdmission(t *testing.T) {
-	connections, err := newConnMetrics(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	connections := must.Get(newConnMetrics(prometheus.NewRegistry()))(t)
 	w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{
 		most: 2, metrics: connections[HTTP], logger: slog.New(slog.DiscardHandler),
 	})
@@ -46,9 +45,7 @@ func TestRequestsAheadAreCounted(t *testing.T) {
 		buffer int
 		want   uint32
 	}{{chunk, 1}, {chunk - 1, 2}, {chunk, 3}, {chunk + 1, 1}, {chunk, 2}} {
-		if _, err := conn.Read(make([]byte, step.buffer)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(conn.Read(make([]byte, step.buffer)))(t)
 		conn.took()
 		if got := conn.ahead.Load(); got != step.want {
 			t.Errorf("after a read of up to %d bytes where there are %d: %d requests ahead, want %d", step.buffer, chunk, got, step.want)
@@ -58,10 +55,7 @@ func TestRequestsAheadAreCounted(t *testing.T) {
 
 // A connection on which the next requests have come already lets others go between two of them.
 func TestOthersGoBetweenRequests(t *testing.T) {
-	connections, err := newConnMetrics(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	connections := must.Get(newConnMetrics(prometheus.NewRegistry()))(t)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: 2, metrics: connections[HTTP], logger: slog.New(slog.DiscardHandler)})
 	conn := &trackedConn{Conn: silence{}}

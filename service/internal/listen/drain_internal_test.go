@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/testtls"
 )
@@ -94,10 +95,7 @@ func TestKeptConnectionsHaveOneMoreAnswer(t *testing.T) {
 		}
 	}
 	ask := func(c client) (*http.Response, error) {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+c.addr.String()+c.path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+c.addr.String()+c.path, nil))(t)
 		response, err := c.transport.RoundTrip(r)
 		if err == nil {
 			defer func() { _ = response.Body.Close() }()
@@ -142,17 +140,10 @@ func TestIdleConnectionsAreClosedLast(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDrained(t, change)
-			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", d.addr.String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := must.Get(new(net.Dialer).DialContext(t.Context(), "tcp", d.addr.String()))(t)
 			defer func() { _ = conn.Close() }()
-			if _, err := conn.Write([]byte("GET /actuator/info HTTP/1.1\r\nHost: h\r\n\r\n")); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := conn.Read(make([]byte, 1<<10)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(conn.Write([]byte("GET /actuator/info HTTP/1.1\r\nHost: h\r\n\r\n")))(t)
+			must.Get(conn.Read(make([]byte, 1<<10)))(t)
 			d.stop()
 			if err := <-d.ended; err != nil && !errors.Is(err, context.DeadlineExceeded) {
 				t.Error(err)

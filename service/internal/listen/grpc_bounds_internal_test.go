@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/tap"
 
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/internal/must"
 )
 
 // callers are connections of gRPC, whose calls come to one arrivals.
@@ -29,10 +30,7 @@ type callers struct {
 
 func newCallers(t *testing.T, connections int) *callers {
 	t.Helper()
-	clients, err := clientip.New(clientip.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	clients := must.Get(clientip.New(clientip.Config{}))(t)
 	return &callers{t, newArrivals(time.Hour, func() int { return connections }, clients)}
 }
 
@@ -127,10 +125,7 @@ func TestWatchesMakeRoom(t *testing.T) {
 
 // What streams hold is bounded by closing connections whose answers nobody reads: first those that have read none.
 func TestUnreadAnswersMakeRoom(t *testing.T) {
-	connections, err := newConnMetrics(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	connections := must.Get(newConnMetrics(prometheus.NewRegistry()))(t)
 	w := newIdleTracker(0, 0, 0, connLimiter{most: 10, metrics: connections[GRPC], logger: slog.New(slog.DiscardHandler)})
 	b := newRPCBounds(w, time.Second, time.Second)
 	open := func() *trackedConn {

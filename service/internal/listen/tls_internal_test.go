@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/certificates"
 	"github.com/stint-go/stint/service/internal/testtls"
 )
@@ -19,14 +20,8 @@ import (
 // requests overlap.
 func TestWatchOfTLS(t *testing.T) {
 	i := testtls.New(t, "root")
-	files, err := certificates.Open("tls", HTTP, i.Files("server"), slog.New(slog.DiscardHandler), time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	connections, err := newConnMetrics(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(certificates.Open("tls", HTTP, i.Files("server"), slog.New(slog.DiscardHandler), time.Now))(t)
+	connections := must.Get(newConnMetrics(prometheus.NewRegistry()))(t)
 	for _, test := range []struct {
 		protocol string
 		state    http.ConnState
@@ -48,9 +43,7 @@ func TestWatchOfTLS(t *testing.T) {
 		client := tls.Client(far, config)
 		shaken := make(chan error, 1)
 		go func() { shaken <- client.HandshakeContext(t.Context()) }()
-		if err := errors.Join(secure.HandshakeContext(t.Context()), <-shaken); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(secure.HandshakeContext(t.Context()), <-shaken))
 		if !w.admit(conn) {
 			t.Fatal("there is no room")
 		}

@@ -4,15 +4,13 @@ import (
 	"os"
 	"testing"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/logqueue"
 )
 
 // A full disk: Linux has one that is always full.
 func TestFullDisk(t *testing.T) {
-	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	full := must.Get(os.OpenFile("/dev/full", os.O_WRONLY, 0))(t)
 	defer func() { _ = full.Close() }()
 	q := logqueue.New(full, note)
 	for range 100 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/manpage"
 )
 
@@ -28,17 +29,12 @@ func program() *cobra.Command {
 // A page has the command's words, spelled so that man(1) shows them as they are, and examples as they stand.
 func TestPages(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "new", "man")
-	if err := manpage.Write(program(), folder, "1764201600"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, manpage.Write(program(), folder, "1764201600"))
 	pages, _ := filepath.Glob(filepath.Join(folder, "*"))
 	if len(pages) != 2 {
 		t.Errorf("there are %q; want tool.1 and tool-cut.1", pages)
 	}
-	text, err := os.ReadFile(filepath.Join(folder, "tool-cut.1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(folder, "tool-cut.1")))(t)
 	const want = `.TH TOOL-CUT 1 "Nov 2025" stint "User Commands"
 .SH NAME
 tool\-cut \- Cut a file

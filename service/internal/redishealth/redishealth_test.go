@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/service/internal/redishealth"
 )
@@ -44,10 +45,7 @@ func askOnce(t *testing.T, c *redishealth.Collector) map[string]float64 {
 	registry.MustRegister(c)
 	series := map[string]float64{}
 	for deadline := time.Now().Add(5 * time.Minute); len(series) == 0 && time.Now().Before(deadline); {
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		families := must.Get(registry.Gather())(t)
 		for _, family := range families {
 			for _, metric := range family.GetMetric() {
 				labels := []string{family.GetName()}
@@ -73,9 +71,7 @@ func TestCollector(t *testing.T) {
 	testredis.Start(t, testredis.Config("replicaof", "127.0.0.1", strings.Split(primary.Addr(), ":")[1]))
 	do := func(args ...any) {
 		t.Helper()
-		if _, err := primary.Do(args...); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(primary.Do(args...))(t)
 	}
 	do("SET", "here", "1", "PX", "1")
 	do("EVAL", "local i = 0; while i < 100000 do i = i + 1 end return 1", "0")

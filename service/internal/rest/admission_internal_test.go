@@ -14,6 +14,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/internal/apipath"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/capacity"
@@ -27,15 +28,9 @@ func newOne(t testing.TB, change func(*Config)) *Service {
 	c := Config{Settings: config.Default(), Store: memstore.New(memstore.Config{})}
 	change(&c)
 	c = c.WithDefaults()
-	clients, err := clientip.New(clientip.Config(c.ClientIP))
-	if err != nil {
-		t.Fatal(err)
-	}
+	clients := must.Get(clientip.New(clientip.Config(c.ClientIP)))(t)
 	registry := prometheus.NewRegistry()
-	bodies, _, err := capacity.NewBodies(c.HTTP.MaxBodyMemory, c.Logger, registry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bodies, _ := must.Two(capacity.NewBodies(c.HTTP.MaxBodyMemory, c.Logger, registry))(t)
 	s, err := New(&c, Parts{
 		Clients: clients, Bodies: bodies, Draining: func() bool { return false }, Certificates: func() map[string]follow.State { return nil },
 		Gatherer: registry, Registerer: registry,
@@ -100,10 +95,7 @@ func TestNoWorkIsLeft(t *testing.T) {
 func TestOverloadIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newOne(t, func(c *Config) { c.HTTP.MaxOperations = 1 })
-		active, err := s.admission.Enter(t.Context(), 1, func() string { return "somebody" })
-		if err != nil {
-			t.Fatal(err)
-		}
+		active := must.Get(s.admission.Enter(t.Context(), 1, func() string { return "somebody" }))(t)
 		defer active.Leave()
 		for _, r := range []*http.Request{
 			httptest.NewRequestWithContext(t.Context(), http.MethodGet, apipath.Check, nil),

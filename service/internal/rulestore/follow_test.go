@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/rulestore"
 )
@@ -266,15 +267,12 @@ func TestCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept := newFaulty()
 		told := 0
-		r, err := rulestore.NewManager(kept, rulestore.Options{Cut: func(err error) {
+		r := must.Get(rulestore.NewManager(kept, rulestore.Options{Cut: func(err error) {
 			if !errors.Is(err, errUnreachable) {
 				t.Errorf("told %v", err)
 			}
 			told++
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}}))(t)
 		expect := func(what string, want int) {
 			t.Helper()
 			interval(5)
@@ -458,9 +456,7 @@ func TestFollowRefuses(t *testing.T) {
 		bad, worse := rule("bad", 1), rule("worse", 1)
 		bad.Match.Paths, worse.Scope = []string{"no slash"}, nil
 		v := rulestore.Revision{Info: rulestore.Info{ID: rulestore.ID{Number: 2, At: 1}}, Rules: []rules.Rule{rule("a", 1), bad, worse}}
-		if err := kept.Put(t.Context(), now(t, kept), &v); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, kept.Put(t.Context(), now(t, kept), &v))
 		if s, err := r.Current(t.Context()); err != nil || s.Number != 2 || len(s.Rules) != 3 {
 			t.Errorf("current is %+v, %v", s, err)
 		}
@@ -511,10 +507,7 @@ func TestFollowKeepsPolicies(t *testing.T) {
 				t.Error(err)
 			}
 			for i := range m.Len() {
-				held, err := m.At(i)
-				if err != nil {
-					t.Fatal(err)
-				}
+				held := must.Get(m.At(i))(t)
 				if m.Rule(i).ID == "a" {
 					policies[held.Claim.Policy] = true
 				}

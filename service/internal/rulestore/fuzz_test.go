@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testrules"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/rulestore"
@@ -23,10 +24,7 @@ func TestDecodeRoundTrip(t *testing.T) {
 		var codec rulestore.Codec
 		list := rapid.SliceOfN(testrules.Rules(), 0, 6).Draw(t, "rules")
 		for range 3 {
-			text, err := rulestore.Encode(list)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(rulestore.Encode(list))(t)
 			if again, err := codec.Encode(list); err != nil || !bytes.Equal(again, text) {
 				t.Fatalf("%s is written by a codec as\n%s, %v", text, again, err)
 			}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/rulestore"
 )
@@ -115,11 +116,7 @@ func (f *faulty) Watch(ctx context.Context, ready, notify func()) error {
 
 func manage(t testing.TB, at rulestore.Store) *rulestore.Manager {
 	t.Helper()
-	r, err := rulestore.NewManager(at, rulestore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return must.Get(rulestore.NewManager(at, rulestore.Options{}))(t)
 }
 
 // rule is a valid rule. Its capacity says which edit made it.
@@ -147,11 +144,7 @@ func remove(ids ...string) func(*rulestore.Draft) error {
 
 func edit(t testing.TB, r *rulestore.Manager, change func(*rulestore.Draft) error) rulestore.Edited {
 	t.Helper()
-	v, err := r.Edit(t.Context(), rulestore.Author{}, change)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return must.Get(r.Edit(t.Context(), rulestore.Author{}, change))(t)
 }
 
 // capacities are rules in short: a:1 b:2.
@@ -166,20 +159,13 @@ func capacities(list []rules.Rule) string {
 // now is a store's newest revision.
 func now(t testing.TB, b rulestore.Store) rulestore.ID {
 	t.Helper()
-	head, err := b.Head(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return head
+	return must.Get(b.Head(t.Context()))(t)
 }
 
 // holds compares the store's rules with rules in short.
 func holds(t testing.TB, r *rulestore.Manager, number int64, want string) {
 	t.Helper()
-	s, err := r.Current(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(r.Current(t.Context()))(t)
 	if got := capacities(s.Rules); s.Number != number || got != want {
 		t.Errorf("revision %d:%s; want %d:%s", s.Number, got, number, want)
 	}

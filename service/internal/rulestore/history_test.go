@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/rulestore"
 )
@@ -41,10 +42,7 @@ func TestRollback(t *testing.T) {
 	r := manage(t, rulestore.NewMemory())
 	want := []string{""}
 	note := func() {
-		s, err := r.Current(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(r.Current(t.Context()))(t)
 		want = append(want, capacities(s.Rules))
 	}
 	for n := int64(1); n <= 130; n++ {
@@ -116,9 +114,7 @@ func TestRollbackToWhatIsRefused(t *testing.T) {
 	bad := rule("bad", 1)
 	bad.Scope = nil
 	v := rulestore.Revision{Info: rulestore.Info{ID: rulestore.ID{Number: 1, At: 1}}, Rules: []rules.Rule{bad}}
-	if err := kept.Put(t.Context(), rulestore.ID{}, &v); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, kept.Put(t.Context(), rulestore.ID{}, &v))
 	r := manage(t, kept)
 	if _, err := r.Edit(t.Context(), rulestore.Author{}, put(rule("a", 1))); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), `"bad"`) {
 		t.Errorf("an edit that leaves it bad: %v", err)

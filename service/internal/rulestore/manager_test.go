@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/document/rulefile"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/rulediff"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/rulestore"
@@ -32,10 +33,7 @@ func TestOptions(t *testing.T) {
 
 // Overrides name the networks by which the manager's clients are counted.
 func TestIPv6Prefix(t *testing.T) {
-	r, err := rulestore.NewManager(rulestore.NewMemory(), rulestore.Options{IPv6Prefix: 56})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(rulestore.NewManager(rulestore.NewMemory(), rulestore.Options{IPv6Prefix: 56}))(t)
 	for key, sound := range map[string]bool{"2001:db8::/56": true, "2001:db8::/64": false} {
 		limited := rule("a", 1)
 		limited.Scope, limited.Overrides = []string{rules.PerIP}, []rules.Override{{Key: key, Banned: true}}
@@ -48,10 +46,7 @@ func TestIPv6Prefix(t *testing.T) {
 // An edit makes a revision that says who made it, when, and what it changed.
 func TestEdit(t *testing.T) {
 	now := time.UnixMicro(5000)
-	r, err := rulestore.NewManager(rulestore.NewMemory(), rulestore.Options{Now: func() time.Time { return now }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(rulestore.NewManager(rulestore.NewMemory(), rulestore.Options{Now: func() time.Time { return now }}))(t)
 	author := rulestore.Author{By: "ann", Action: "create", Comment: "why"}
 	v, err := r.Edit(t.Context(), author, put(rule("b", 1), rule("a", 1)))
 	if err != nil || v.ID != (rulestore.ID{Number: 1, At: 5000}) || v.Author != author || v.Time() != now {
@@ -216,10 +211,7 @@ func sized(t *testing.T, id string, bytes int) rules.Rule {
 	t.Helper()
 	r := rule(id, 1)
 	r.Labels = map[string]string{"text": ""}
-	text, err := rulefile.JSON(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(rulefile.JSON(r))(t)
 	r.Labels["text"] = strings.Repeat("x", bytes-len(text))
 	return r
 }

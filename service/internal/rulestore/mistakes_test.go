@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/rulestore"
 )
@@ -17,9 +18,7 @@ func TestMistakes(t *testing.T) {
 	old := rule("old", 1)
 	old.Match.Paths = []string{"/users/:id"}
 	v := rulestore.Revision{Info: rulestore.Info{ID: rulestore.ID{Number: 1, At: 1}}, Rules: []rules.Rule{old}}
-	if err := kept.Put(t.Context(), rulestore.ID{}, &v); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, kept.Put(t.Context(), rulestore.ID{}, &v))
 	r := manage(t, kept)
 	holds(t, r, 1, " old:1")
 	if r.InForce() != 1 {

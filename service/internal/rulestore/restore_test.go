@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/rulestore"
 )
@@ -185,10 +186,7 @@ func TestRestoringIsTold(t *testing.T) {
 			}}
 			var all []*rulestore.Manager
 			for range 3 {
-				r, err := rulestore.NewManager(kept, options)
-				if err != nil {
-					t.Fatal(err)
-				}
+				r := must.Get(rulestore.NewManager(kept, options))(t)
 				all = append(all, r)
 			}
 			edit(t, all[0], put(rule("a", 1)))

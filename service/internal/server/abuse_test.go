@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/apipath"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
@@ -274,10 +275,7 @@ func TestSlowClients(t *testing.T) {
 				begun := time.Now()
 				var abusing sync.WaitGroup
 				for range clients {
-					conn, err := ln.dial()
-					if err != nil {
-						t.Fatal(err)
-					}
+					conn := must.Get(ln.dial())(t)
 					abusing.Go(func() {
 						if _, err := io.WriteString(conn, test.sends); err != nil {
 							t.Error(err)
@@ -328,10 +326,7 @@ func TestTooLongHeadIsAnswered(t *testing.T) {
 	t.Parallel()
 	r := run(t, func(c *server.Config) { c.AdminListen = "127.0.0.1:0" })
 	for _, addr := range []net.Addr{r.server.Addr(), r.server.AdminAddr()} {
-		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr.String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(new(net.Dialer).DialContext(t.Context(), "tcp", addr.String()))(t)
 		_ = conn.SetDeadline(time.Now().Add(patience))
 		var sending sync.WaitGroup
 		sending.Go(func() { _, _ = io.WriteString(conn, getHead+"Long: "+strings.Repeat("a", 100<<10)) })
@@ -367,13 +362,8 @@ func TestIdleConnections(t *testing.T) {
 	ask := func(conn net.Conn) {
 		t.Helper()
 		_ = conn.SetDeadline(time.Now().Add(patience))
-		if _, err := io.WriteString(conn, "GET "+apipath.Liveness+" HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
-		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.WriteString(conn, "GET "+apipath.Liveness+" HTTP/1.1\r\nHost: h\r\n\r\n"))(t)
+		response := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 		_, _ = io.Copy(io.Discard, response.Body)
 		if _ = response.Body.Close(); response.StatusCode != http.StatusOK {
 			t.Fatal(response.Status)

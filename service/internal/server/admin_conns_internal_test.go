@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/testtls"
 )
@@ -35,10 +36,7 @@ func newAdministered(t *testing.T, change func(*Config)) administered {
 	config.Listen, config.AdminListen = "127.0.0.1:0", "127.0.0.1:0"
 	config.Admin.Tokens = []AdminToken{{Token: adminsToken, Role: RoleWrite}}
 	change(&config)
-	s, err := New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(New(config))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -54,10 +52,7 @@ func newAdministered(t *testing.T, change func(*Config)) administered {
 
 func (c administered) dial() net.Conn {
 	c.Helper()
-	conn, err := new(net.Dialer).DialContext(c.Context(), "tcp", c.server.AdminAddr().String())
-	if err != nil {
-		c.Fatal(err)
-	}
+	conn := must.Get(new(net.Dialer).DialContext(c.Context(), "tcp", c.server.AdminAddr().String()))(c)
 	c.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(5 * time.Minute))
 	return conn
@@ -67,9 +62,7 @@ func (c administered) dial() net.Conn {
 func (c administered) asks(request string, status int) {
 	c.Helper()
 	conn := c.dial()
-	if _, err := io.WriteString(conn, request+"\r\n"); err != nil {
-		c.Fatal(err)
-	}
+	must.Get(io.WriteString(conn, request+"\r\n"))(c)
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		c.Fatalf("no answer: %v", err)
@@ -84,10 +77,7 @@ func (c administered) asks(request string, status int) {
 func (c administered) empties() {
 	c.Helper()
 	for deadline := time.Now().Add(5 * time.Minute); ; {
-		families, err := c.server.Gatherer().Gather()
-		if err != nil {
-			c.Fatal(err)
-		}
+		families := must.Get(c.server.Gatherer().Gather())(c)
 		for _, f := range families {
 			for _, m := range f.GetMetric() {
 				if f.GetName() == "rate_limiter_connections" && m.GetLabel()[0].GetValue() == "admin" && m.GetGauge().GetValue() == 0 {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/rulestore"
 )
 
@@ -55,10 +56,7 @@ func (d *adminFixture) curl(command string) string {
 
 // The commands of docs/administration.md print what it says, where … stands for anything.
 func TestAdministrationDocs(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/administration.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../../docs/administration.md"))(t)
 	d := newAdminFixture(t, rulestore.NewMemory(), nil)
 	commands := 0
 	for _, block := range regexp.MustCompile("(?s)```console\n(.*?)```").FindAllStringSubmatch(string(text), -1) {

@@ -12,6 +12,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -67,10 +68,7 @@ func TestWhatIsWrongInsideIsLogged(t *testing.T) {
 		{context.DeadlineExceeded, 503, "the rules could not be read in time", "failed", "deadline exceeded"},
 	} {
 		kept := &wrong{Store: rulestore.NewMemory()}
-		r, err := rulestore.NewManager(kept, rulestore.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(rulestore.NewManager(kept, rulestore.Options{}))(t)
 		d := &adminFixture{manager: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Manager = "127.0.0.1:0", r })}
 		d.ask("PUT", "/api/v1/rules/a", `{"scope":"global","unlimited":true}`).is(201)
 		kept.err.Store(&test.err)
@@ -125,10 +123,7 @@ func TestEditsThatFailAreLogged(t *testing.T) {
 		},
 	} {
 		kept := &wrong{Store: rulestore.NewMemory()}
-		r, err := rulestore.NewManager(kept, rulestore.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(rulestore.NewManager(kept, rulestore.Options{}))(t)
 		d := &adminFixture{manager: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Manager = "127.0.0.1:0", r })}
 		kept.put.Store(&test.err)
 		got := d.ask("PUT", "/api/v1/rules/a", `{"scope":"global","unlimited":true}`)
@@ -146,10 +141,7 @@ func TestEditsThatFailAreLogged(t *testing.T) {
 // Repeated requests for rules that can't be read do not fill the log.
 func TestAbsenceDoesNotFillTheLog(t *testing.T) {
 	kept := &wrong{Store: rulestore.NewMemory()}
-	r, err := rulestore.NewManager(kept, rulestore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(rulestore.NewManager(kept, rulestore.Options{}))(t)
 	d := &adminFixture{manager: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Manager = "127.0.0.1:0", r })}
 	away := stint.ErrUnavailable
 	kept.err.Store(&away)

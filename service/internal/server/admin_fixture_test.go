@@ -17,6 +17,7 @@ import (
 	"github.com/getkin/kin-openapi/routers/legacy"
 
 	"github.com/stint-go/stint/internal/document/rulefile"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
@@ -32,10 +33,7 @@ type adminFixture struct {
 // newAdminFixture runs a server on rules of a store, which it follows.
 func newAdminFixture(t *testing.T, kept rulestore.Store, change func(*server.Config)) *adminFixture {
 	t.Helper()
-	r, err := rulestore.NewManager(kept, rulestore.Options{Interval: 10 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(rulestore.NewManager(kept, rulestore.Options{Interval: 10 * time.Millisecond}))(t)
 	d := &adminFixture{manager: r}
 	d.running = run(t, func(c *server.Config) {
 		c.AdminListen, c.Manager, c.Rules = "127.0.0.1:0", r, nil

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/rulestore"
@@ -42,14 +43,12 @@ func TestChangesOfScopeShowNoAPIKeys(t *testing.T) {
 	d.ask("PATCH", "/api/v1/rules/two", `{"scope":["per_api_key","per_ip"],"overrides":null}`).is(200)
 	d.ask("PATCH", "/api/v1/rules/two", `{"scope":["per_user"],"overrides":[{"key":"ann","banned":true}]}`).is(200)
 	// What was kept before such edits were refused is not shown either.
-	if _, err := d.manager.Edit(t.Context(), rulestore.Author{}, func(draft *rulestore.Draft) error {
+	must.Get(d.manager.Edit(t.Context(), rulestore.Author{}, func(draft *rulestore.Draft) error {
 		rule, _ := draft.Rule("one")
 		rule.Scope = []string{rules.PerUser}
 		draft.Put(rule)
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	d.ask("PATCH", "/api/v1/rules/one", `{"scope":"per_api_key"}`).is(200)
 	d.token = reader
 	for _, revision := range []string{"5", "6"} {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
@@ -59,10 +60,7 @@ func TestRevisionsThatAreNotKept(t *testing.T) {
 
 func TestRulesWhileTheirStoreIsUnreachable(t *testing.T) {
 	kept := &cuttable{Store: rulestore.NewMemory()}
-	r, err := rulestore.NewManager(kept, rulestore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(rulestore.NewManager(kept, rulestore.Options{}))(t)
 	d := &adminFixture{manager: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Manager = "127.0.0.1:0", r })}
 	d.ask("PUT", "/api/v1/rules/a", `{"scope":"global","unlimited":true}`).is(201)
 	kept.cut.Store(true)

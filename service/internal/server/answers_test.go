@@ -9,6 +9,7 @@ import (
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -43,10 +44,7 @@ func TestAnswersAreCounted(t *testing.T) {
 	conn := d.dial()
 	_, _ = rate(t.Context(), conn, "v")
 	_, _ = pb.NewRateLimitServiceClient(conn).ShouldRateLimit(t.Context(), &pb.RateLimitRequest{})
-	families, err := d.server.Gatherer().Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must.Get(d.server.Gatherer().Gather())(t)
 	var got, exemplars []string
 	for _, family := range families {
 		for _, m := range family.GetMetric() {

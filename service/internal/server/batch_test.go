@@ -15,6 +15,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/apipath"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
@@ -103,17 +104,10 @@ func TestBothLengths(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := run(t, nil)
-			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", r.server.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := must.Get(new(net.Dialer).DialContext(t.Context(), "tcp", r.server.Addr().String()))(t)
 			defer func() { _ = conn.Close() }()
-			if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := io.WriteString(conn, request+getHead+"Connection: close\r\n\r\n"); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+			must.Get(io.WriteString(conn, request+getHead+"Connection: close\r\n\r\n"))(t)
 			answer, err := io.ReadAll(conn)
 			if err != nil && !errors.Is(err, syscall.ECONNRESET) { // by what follows, which nobody reads
 				t.Fatal(err)

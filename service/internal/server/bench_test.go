@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/internal/apipath"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -42,10 +43,7 @@ func liveService(t testing.TB) http.Handler {
 	t.Helper()
 	config, _, _ := testConfig()
 	config.Store = memstore.New(memstore.Config{})
-	s, err := server.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(server.New(config))(t)
 	return s.Handler()
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/apipath"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/follow"
 	"github.com/stint-go/stint/service/internal/server"
@@ -57,11 +58,7 @@ func ruleList() []rules.Rule {
 
 func compile(t testing.TB, list []rules.Rule) *rules.Set {
 	t.Helper()
-	set, err := rules.Compile(list, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return set
+	return must.Get(rules.Compile(list, rules.Options{}))(t)
 }
 
 // evaluated decodes the answer to an evaluation.
@@ -78,10 +75,7 @@ func (r reply) evaluated(status int) api.EvaluateResponse {
 func TestSwapRules(t *testing.T) {
 	config, store, log := testConfig()
 	config.Rules = compile(t, ruleList())
-	s, err := server.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(server.New(config))(t)
 	f := &fixture{t: t, store: store, log: log, Handler: s.Handler(), router: description(t)}
 	f.post(evaluate, `{"path":"/tokens"}`).evaluated(200)
 	f.post(evaluate, `{"path":"/cost/1"}`).evaluated(200)
@@ -166,10 +160,7 @@ func TestWaitsThatAreCutShort(t *testing.T) {
 	}
 	long := waiting("long", 25*time.Second)
 	config.Rules = compile(t, []rules.Rule{long, waiting("short", 20*time.Second)})
-	s, err := server.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(server.New(config))(t)
 	expect := func(ids ...string) {
 		t.Helper()
 		var got []string
@@ -199,9 +190,7 @@ func TestWaitsThatAreCutShort(t *testing.T) {
 
 	config.HTTP.WriteTimeout = 35 * time.Second
 	config.Rules = compile(t, []rules.Rule{waiting("needed", 25*time.Second)})
-	if _, err = server.New(config); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(server.New(config))(t)
 	expect("long", "long", "off")
 }
 

@@ -5,6 +5,8 @@ package server_test
 import (
 	"syscall"
 	"testing"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // idleConnections is how many connections the test's process can have with itself:
@@ -12,9 +14,7 @@ import (
 func idleConnections(t *testing.T) int {
 	t.Helper()
 	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit))
 	const others = 512
 	return max(int(limit.Cur)-others, 2) / 2
 }

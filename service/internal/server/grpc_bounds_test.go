@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
@@ -93,17 +94,9 @@ func (w *wire) ends() {
 func TestGRPCAnswersThatNobodyReads(t *testing.T) {
 	r := runGRPC(t, func(c *server.Config) { c.HTTP.WriteTimeout = time.Second })
 	innocent := r.dial()
-	watch, err := healthpb.NewHealthClient(innocent).Watch(t.Context(), &healthpb.HealthCheckRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := watch.Recv(); err != nil {
-		t.Fatal(err)
-	}
-	message, err := proto.Marshal(one("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	watch := must.Get(healthpb.NewHealthClient(innocent).Watch(t.Context(), &healthpb.HealthCheckRequest{}))(t)
+	must.Get(watch.Recv())(t)
+	message := must.Get(proto.Marshal(one("x")))(t)
 	w := r.wire(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
 	w.call(healthpb.Health_Watch_FullMethodName, []byte{})
 	for range 100 {
@@ -123,9 +116,7 @@ func TestGRPCAnswersThatAreRead(t *testing.T) {
 	conn := r.dial()
 	for begun := time.Now(); time.Since(begun) < 3*time.Second; { // ticks of the clock, which nothing replaces here
 		decides(t, conn)
-		if _, err := healthOf(t, conn, ""); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(healthOf(t, conn, ""))(t)
 		if err := conn.Invoke(t.Context(), "/none/None", &pb.RateLimitRequest{}, &pb.RateLimitResponse{}); status.Code(err) != codes.Unimplemented {
 			t.Fatal(err)
 		}
@@ -170,14 +161,9 @@ func TestRateLimitTurns(t *testing.T) {
 		held <- err
 	}()
 	eventually(t, func() bool { return g.inside.Load() == 1 })
-	stream, err := reflectionpb.NewServerReflectionClient(r.dial()).ServerReflectionInfo(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(reflectionpb.NewServerReflectionClient(r.dial()).ServerReflectionInfo(t.Context()))(t)
 	ask := &reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: pb.RateLimitService_ServiceDesc.ServiceName}}
-	if err := stream.Send(ask); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, stream.Send(ask))
 	if answer, err := stream.Recv(); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("reflection: %d bytes, %v", proto.Size(answer), err)
 	}

@@ -29,6 +29,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/server"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
 )
@@ -69,10 +70,7 @@ func (r *running) dial(options ...grpc.DialOption) *grpc.ClientConn {
 func dialGRPC(t *testing.T, target string, options ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	options = append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())}, options...)
-	conn, err := grpc.NewClient(target, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(grpc.NewClient(target, options...))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -134,10 +132,7 @@ func TestGRPCListenFails(t *testing.T) {
 		taken: "another program listens on", "unix:" + filepath.Join(t.TempDir(), "none", "socket"): "unix: and the path of a socket that is not there yet",
 	} {
 		config.Listen, config.GRPCListen = "127.0.0.1:0", address
-		s, err := server.New(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(server.New(config))(t)
 		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "grpc_listen") {
 			t.Errorf("%s: %v", address, err)
 		}
@@ -161,14 +156,9 @@ func TestGRPCUnixSocket(t *testing.T) {
 // A socket that a killed process has left is no obstacle. One on which somebody listens is, and so is another file.
 func TestGRPCUnixSocketIsLeft(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
-	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	left := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}))(t)
 	left.SetUnlinkOnClose(false) // as after kill -9
-	if err := left.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, left.Close())
 	use := func(c *server.Config) { c.GRPCListen = "unix:" + path }
 	r := runGRPC(t, use)
 	decides(t, dialGRPC(t, "unix:"+path))
@@ -176,16 +166,11 @@ func TestGRPCUnixSocketIsLeft(t *testing.T) {
 		t.Errorf("the log: %s", r.log)
 	}
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, []byte("kept"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("kept"), 0o600))
 	for name, address := range map[string]string{"another service's": path, "a file": file} {
 		config, _, _ := testConfig()
 		config.Listen, config.GRPCListen = "127.0.0.1:0", "unix:"+address
-		s, err := server.New(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(server.New(config))(t)
 		if err := s.Run(t.Context()); !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "or that nobody listens on") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -239,18 +224,10 @@ func TestGRPCMaxConnections(t *testing.T) {
 
 func TestGRPCReflection(t *testing.T) {
 	r := runGRPC(t, nil)
-	stream, err := reflectionpb.NewServerReflectionClient(r.dial()).ServerReflectionInfo(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(reflectionpb.NewServerReflectionClient(r.dial()).ServerReflectionInfo(t.Context()))(t)
 	ask := &reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}
-	if err := stream.Send(ask); err != nil {
-		t.Fatal(err)
-	}
-	answer, err := stream.Recv()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, stream.Send(ask))
+	answer := must.Get(stream.Recv())(t)
 	var names []string
 	for _, s := range answer.GetListServicesResponse().GetService() {
 		names = append(names, s.Name)
@@ -318,10 +295,7 @@ func TestGRPCMessagesInTime(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for _, method := range []string{shouldRateLimit, healthpb.Health_Check_FullMethodName, reflectionpb.ServerReflection_ServerReflectionInfo_FullMethodName} {
-		stream, err := begun(ctx, conn, method)
-		if err != nil {
-			t.Fatal(err)
-		}
+		stream := must.Get(begun(ctx, conn, method))(t)
 		if err := stream.RecvMsg(&pb.RateLimitResponse{}); status.Code(err) != codes.DeadlineExceeded || ctx.Err() != nil {
 			t.Errorf("%s: %v", method, err)
 		}

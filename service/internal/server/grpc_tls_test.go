@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -22,19 +23,13 @@ func secured(config *tls.Config) grpc.DialOption {
 // trusting is what a client has that trusts an authority, and shows a certificate of another unless that is nil.
 func trusting(t *testing.T, a, own *testredis.Authority, name string) *tls.Config {
 	t.Helper()
-	text, err := os.ReadFile(a.CAFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(a.CAFile))(t)
 	config := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
 	config.RootCAs.AppendCertsFromPEM(text)
 	if own == nil {
 		return config
 	}
-	pair, err := tls.LoadX509KeyPair(own.Issue(t, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := must.Get(tls.LoadX509KeyPair(own.Issue(t, name)))(t)
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	return config
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/internal/apipath"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/service/internal/follow"
@@ -107,10 +108,7 @@ func TestInfo(t *testing.T) {
 
 func TestOpenAPIIsServed(t *testing.T) {
 	f := newFixture(t, nil)
-	want, err := os.ReadFile("../rest/openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile("../rest/openapi.yaml"))(t)
 	if got := f.get(apipath.OpenAPI); got.body != string(want) || got.header.Get("Content-Type") != "application/yaml" {
 		t.Errorf("%s of %d bytes, want the file's %d", got.header.Get("Content-Type"), len(got.body), len(want))
 	}

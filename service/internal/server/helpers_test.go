@@ -23,6 +23,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/apipath"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/rest"
 	"github.com/stint-go/stint/service/internal/server"
@@ -157,10 +158,7 @@ func newFixture(t testing.TB, change func(*server.Config)) *fixture {
 	if change != nil {
 		change(&config)
 	}
-	s, err := server.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(server.New(config))(t)
 	return fixtureOf(t, s, store, log)
 }
 
@@ -185,11 +183,7 @@ var description = func() func(testing.TB) routers.Router {
 	})
 	return func(t testing.TB) routers.Router {
 		t.Helper()
-		router, err := load()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return router
+		return must.Get(load())(t)
 	}
 }()
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/document/rulefile"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
@@ -18,22 +19,14 @@ import (
 
 // The commands of docs/holds-service.md reserve and commit by the page's policy and rules.
 func TestHoldsDocs(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/holds-service.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../../docs/holds-service.md"))(t)
 	path := t.TempDir() + "/stint.yaml"
 	var yaml []byte
 	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(text, -1) {
 		yaml = append(yaml, block[1]...)
 	}
-	if err := os.WriteFile(path, yaml, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	loaded, err := config.Load(config.Sources{File: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, yaml, 0o600))
+	loaded := must.Get(config.Load(config.Sources{File: path}))(t)
 	f := newFixture(t, func(c *server.Config) { c.Policies, c.Rules = loaded.Policies, compile(t, loaded.Rules) })
 	var held api.ReserveResponse
 	commands := regexp.MustCompile(`curl -s localhost:8080(\S+) -d '(.*)'`).FindAllStringSubmatch(string(text), -1)
@@ -46,9 +39,7 @@ func TestHoldsDocs(t *testing.T) {
 			continue
 		}
 		var commit api.HoldRequest
-		if err := json.Unmarshal([]byte(body), &commit); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(body), &commit))
 		if commit.TTL != "2m" || commit.ExpiresAt == 0 {
 			t.Errorf("%s: a late commit of a lost hold would not be charged", c[0])
 		}
@@ -65,10 +56,7 @@ func TestHoldsDocs(t *testing.T) {
 func TestSettleDocs(t *testing.T) {
 	read := func(page, pattern string) []string {
 		t.Helper()
-		text, err := os.ReadFile("../../../docs/" + page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile("../../../docs/" + page))(t)
 		found := regexp.MustCompile(pattern).FindStringSubmatch(string(text))
 		if found == nil {
 			t.Fatalf("%s has no %s", page, pattern)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/internal/apipath"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/rest"
 	"github.com/stint-go/stint/service/internal/server"
@@ -71,10 +72,7 @@ func TestHealthDetails(t *testing.T) {
 
 // A port that another program has is named with its flag.
 func TestPortInUse(t *testing.T) {
-	other, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = other.Close() }()
 	for flag, set := range map[string]func(*server.Config, string){
 		"--listen":       func(c *server.Config, address string) { c.Listen = address },
@@ -83,10 +81,7 @@ func TestPortInUse(t *testing.T) {
 		config, _, _ := testConfig()
 		config.Listen = "127.0.0.1:0"
 		set(&config, other.Addr().String())
-		s, err := server.New(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(server.New(config))(t)
 		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "another program listens on "+other.Addr().String()) || !strings.Contains(err.Error(), "with "+flag+",") {
 			t.Errorf("%s: %v", flag, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -28,10 +29,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	store := memstore.New(memstore.Config{MaxBytes: limit, Now: start.Time})
 	config, _, _ := testConfig()
 	config.Store = store
-	s, err := server.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(server.New(config))(t)
 	before, most := heap(), int64(0)
 	w := &discard{header: http.Header{}}
 	var body bytes.Buffer

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -89,15 +90,10 @@ type keeper struct {
 
 func newKeeper(t *testing.T, s *server.Server) *keeper {
 	t.Helper()
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(new(net.Dialer).DialContext(t.Context(), "tcp", s.Addr().String()))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	const patience = 2 * time.Minute
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, conn.SetDeadline(time.Now().Add(patience)))
 	return &keeper{conn, bufio.NewReader(conn)}
 }
 
@@ -131,10 +127,7 @@ func (k *keeper) ask(ctx context.Context) (int, api.EvaluateResponse, error) {
 func TestReloadUnderLoad(t *testing.T) {
 	const callers, each, perSwap = 512, 16, 32
 	n := &tallies{pairs: [2]pair{newPair("a"), newPair("b")}}
-	first, err := rules.Compile(n.pairs[0].rules, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must.Get(rules.Compile(n.pairs[0].rules, rules.Options{}))(t)
 	r := run(t, func(c *server.Config) { c.Rules = first })
 	var answered atomic.Int64
 	due := make(chan struct{})
@@ -195,10 +188,7 @@ func TestReloadUnderLoad(t *testing.T) {
 func (n *tallies) left(t *testing.T, s *store, p pair, admitted int64) {
 	t.Helper()
 	for _, rule := range p.rules[:2] {
-		policy, err := stint.NewPolicy(rules.PolicyPrefix+rule.ID, rule.Limits...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		policy := must.Get(stint.NewPolicy(rules.PolicyPrefix+rule.ID, rule.Limits...))(t)
 		d, err := s.Decide(t.Context(), stint.Op{Verb: stint.VerbPeek, Claim: stint.Claim{Key: "*", Policy: policy, Permits: 1}})
 		if err != nil || d.Remaining != rule.Limits[0].Capacity-admitted {
 			t.Errorf("%s: %d remain, %v, want %d less %d", rule.ID, d.Remaining, err, rule.Limits[0].Capacity, admitted)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/activity"
 	"github.com/stint-go/stint/service/internal/server"
@@ -102,10 +103,7 @@ func TestRESPAllocatesNothing(t *testing.T) {
 func send(tb testing.TB, s *server.Server, text string, times int) {
 	tb.Helper()
 	ln := single{make(chan net.Conn, 1)}
-	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	null := must.Get(os.OpenFile(os.DevNull, os.O_WRONLY, 0))(tb)
 	client := &endless{null: null, text: []byte(text), left: times, done: make(chan struct{})}
 	ln.conn <- client
 	_ = ln.Close()
@@ -120,11 +118,7 @@ func respService(t testing.TB) *server.Server {
 	store := memstore.New(memstore.Config{})
 	config.Store, config.InProcess, config.Activity = store, true, activity.New(activity.Config{})
 	config.Policies = map[string][]stint.Limit{"api": {stint.TokenBucket(100, stint.PerSecond(10))}}
-	s, err := server.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return must.Get(server.New(config))(t)
 }
 
 // BenchmarkRESP is what a command costs beside the kernel's part, in pipelines of 64 for 64 clients.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/server"
@@ -160,10 +161,7 @@ func TestRESPHandshakes(t *testing.T) {
 				c.RESPListen, c.RESPTLS = "127.0.0.1:0", server.TLS{CertFile: cert, KeyFile: key, ClientCAFile: a.CAFile}
 			})
 			for range 3 {
-				conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", r.server.RESPAddr().String())
-				if err != nil {
-					t.Fatal(err)
-				}
+				conn := must.Get(new(net.Dialer).DialContext(t.Context(), "tcp", r.server.RESPAddr().String()))(t)
 				test.say(conn)
 				_ = conn.(*net.TCPConn).CloseWrite()
 				_, _ = io.Copy(io.Discard, conn) // until the service has closed it

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/apipath"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -159,11 +160,8 @@ func TestAdminForOthersNeedsTokens(t *testing.T) {
 	for _, listen := range []string{"0.0.0.0:0", ":0"} {
 		config, _, log := testConfig()
 		config.Listen, config.AdminListen = "127.0.0.1:0", listen
-		s, err := server.New(config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = s.Run(t.Context())
+		s := must.Get(server.New(config))(t)
+		err := s.Run(t.Context())
 		if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), `admin_listen: admin.tokens_file is ""; allowed: a file of tokens, since others than this machine reach `) {
 			t.Errorf("%s: Run = %v", listen, err)
 		}

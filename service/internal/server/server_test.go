@@ -15,6 +15,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/apipath"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -46,10 +47,7 @@ func runOn(t *testing.T, ln *pipeListener, change func(*server.Config)) *running
 	if change != nil {
 		change(&config)
 	}
-	s, err := server.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(server.New(config))(t)
 	if s.Addr() != nil || s.AdminAddr() != nil {
 		t.Error("a server that does not listen has an address")
 	}
@@ -237,10 +235,7 @@ func TestListenFails(t *testing.T) {
 	} {
 		config, _, _ := testConfig()
 		change(&config)
-		s, err := server.New(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(server.New(config))(t)
 		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), param) || !strings.Contains(err.Error(), taken) {
 			t.Errorf("%s on a taken address: %v", param, err)
 		}
@@ -317,16 +312,9 @@ func TestSpoofedAddresses(t *testing.T) {
 func TestSlowBody(t *testing.T) {
 	r := run(t, func(c *server.Config) { c.HTTP.BodyTimeout = time.Millisecond })
 	for path, status := range map[string]string{check: "400", "/nowhere": "404", apipath.Remaining: "405"} {
-		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", r.server.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.WriteString(conn, "POST "+path+" HTTP/1.1\r\nHost: h\r\nContent-Length: 99\r\n\r\n{"); err != nil {
-			t.Fatal(err)
-		}
-		if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(new(net.Dialer).DialContext(t.Context(), "tcp", r.server.Addr().String()))(t)
+		must.Get(io.WriteString(conn, "POST "+path+" HTTP/1.1\r\nHost: h\r\nContent-Length: 99\r\n\r\n{"))(t)
+		must.Do(t, conn.SetReadDeadline(time.Now().Add(patience)))
 		answer, err := io.ReadAll(conn) // until the server closes
 		if errors.Is(err, os.ErrDeadlineExceeded) || !strings.HasPrefix(string(answer), "HTTP/1.1 "+status+" ") {
 			t.Errorf("%s: %v %q", path, err, answer)
@@ -351,17 +339,10 @@ func TestSlowConnections(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := run(t, test.change)
-			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", r.server.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := must.Get(new(net.Dialer).DialContext(t.Context(), "tcp", r.server.Addr().String()))(t)
 			defer func() { _ = conn.Close() }()
-			if _, err := io.WriteString(conn, test.sends); err != nil {
-				t.Fatal(err)
-			}
-			if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(io.WriteString(conn, test.sends))(t)
+			must.Do(t, conn.SetReadDeadline(time.Now().Add(patience)))
 			answer, err := io.ReadAll(conn)
 			if errors.Is(err, os.ErrDeadlineExceeded) || !strings.HasPrefix(string(answer), test.status) {
 				t.Errorf("%v %q, want the connection closed", err, answer)

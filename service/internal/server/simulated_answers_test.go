@@ -18,6 +18,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/apipath"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/server"
@@ -75,7 +76,7 @@ func answerRules() []rules.Rule {
 func TestSimulationAnswersAsTheService(t *testing.T) {
 	set := compile(t, answerRules())
 	simulated := make([]answer, *answers)
-	sim, err := simulate.New(simulate.Config{
+	sim := must.Get(simulate.New(simulate.Config{
 		Candidates: []simulate.Candidate{{Name: "rules", Set: set}},
 		Decided: func(v *simulate.Verdict) error {
 			d := &v.Decision
@@ -85,22 +86,13 @@ func TestSimulationAnswersAsTheService(t *testing.T) {
 			}
 			return nil
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	reader, err := simulate.NewReader(simulate.ReaderOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
+	reader := must.Get(simulate.NewReader(simulate.ReaderOptions{}))(t)
 	var events []simulate.Event
-	err = reader.Read(strings.NewReader(answerLog(*answers)), func(ev *simulate.Event) error {
+	must.Do(t, reader.Read(strings.NewReader(answerLog(*answers)), func(ev *simulate.Event) error {
 		events = append(events, *ev)
 		return sim.Add(ev)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	if report, err := sim.Finish(); err != nil || report.Events != int64(*answers) {
 		t.Fatalf("%d of %d requests are decided: %v", report.Events, *answers, err)
 	}

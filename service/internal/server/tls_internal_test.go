@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/testtls"
 )
@@ -26,10 +27,7 @@ func ask(t *testing.T, config *tls.Config, protocols *http.Protocols, addr net.A
 	transport := &http.Transport{TLSClientConfig: config, Protocols: protocols}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, Timeout: 30 * time.Second}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+addr.String()+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+addr.String()+path, nil))(t)
 	response, err := client.Do(request)
 	if err != nil {
 		return "", err
@@ -66,10 +64,7 @@ func TestListenersSpeakTLS(t *testing.T) {
 			config.Store, config.Logger = memstore.New(memstore.Config{}), slog.New(slog.NewTextHandler(&log, nil))
 			config.Listen, config.AdminListen = "127.0.0.1:0", "127.0.0.1:0"
 			config.TLS, config.AdminTLS = files, files
-			s, err := New(config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(New(config))(t)
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- s.Run(ctx) }()
@@ -115,10 +110,7 @@ func TestRunWithoutCertificate(t *testing.T) {
 		config := DefaultConfig()
 		config.Store, config.Listen, config.AdminListen = memstore.New(memstore.Config{}), "127.0.0.1:0", "127.0.0.1:0"
 		change(&config)
-		s, err := New(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(New(config))(t)
 		if err := s.Run(t.Context()); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "stint: "+want+" is ") {
 			t.Errorf("Run = %v, want that %s is wrong", err, want)
 		}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/apipath"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
@@ -58,18 +59,13 @@ func TestTranscripts(t *testing.T) {
 	}
 	for _, path := range paths {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(path))(t)
 			s := &transcript{t: t, path: path, lines: strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")}
 			for s.at < len(s.lines) {
 				s.step()
 			}
 			if *rewrite {
-				if err := os.WriteFile(path, []byte(strings.Join(s.out, "\n")+"\n"), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(path, []byte(strings.Join(s.out, "\n")+"\n"), 0o600))
 			}
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/activity"
 	"github.com/stint-go/stint/service/internal/alerts"
@@ -33,10 +34,7 @@ func shared() []rules.Rule {
 // The activity of a client says of which class its requests were, and by what they were charged. All are in that of the
 // team, also those that the organisation's limit decided.
 func TestActivitySaysClassAndVia(t *testing.T) {
-	text, err := rulestore.Encode(shared())
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(rulestore.Encode(shared()))(t)
 	d, advance := newActivityFixture(t, adminTokens()...)
 	d.token = adminToken
 	d.ask("PUT", "/api/v1/rules", string(text)).is(200)
@@ -70,10 +68,7 @@ func TestActivitySaysClassAndVia(t *testing.T) {
 
 // Each team is alerted on and logged by itself, whose requests the organisation's limit denies.
 func TestDenialsNameTeams(t *testing.T) {
-	sender, err := alerts.New(alerts.Config{URL: "http://127.0.0.1/", Denials: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	sender := must.Get(alerts.New(alerts.Config{URL: "http://127.0.0.1/", Denials: true}))(t)
 	var text bytes.Buffer
 	log := decisionlog.New(decisionlog.Config{Logger: slog.New(slog.NewTextHandler(&text, nil)), Denials: true, ShowClients: true})
 	f := newFixture(t, func(c *server.Config) {
@@ -99,10 +94,7 @@ func TestWarnsOfShortages(t *testing.T) {
 	list[0].Limits[0].Capacity = 11
 	config, _, log := testConfig()
 	config.Rules = compile(t, list)
-	s, err := server.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(server.New(config))(t)
 	const want = `msg="a rule leaves little to borrow" rule=team detail="1 of 11 permits are in no floor, less than a tenth: those who borrow have small bursts"`
 	if n := strings.Count(log.String(), want); n != 1 {
 		t.Errorf("%d lines:\n%s", n, log)
@@ -120,10 +112,7 @@ func TestWarnsOfMistakes(t *testing.T) {
 	list := []rules.Rule{{ID: "user", Scope: []string{rules.Global}, Banned: true, Match: rules.Match{Paths: []string{"/users/:id"}}}}
 	config, _, log := testConfig()
 	config.Rules = compile(t, list)
-	s, err := server.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(server.New(config))(t)
 	const want = `level=WARN msg="a rule has a path that is written as for another router" rule=user detail="match.path is \"/users/:id\"; allowed: /users/{id}, or`
 	if n := strings.Count(log.String(), want); n != 1 {
 		t.Errorf("%d lines:\n%s", n, log)
@@ -141,10 +130,7 @@ func TestWarnsOfMixedFloors(t *testing.T) {
 	list[0].Scope = []string{rules.PerIP}
 	config, _, log := testConfig()
 	config.Rules = compile(t, list)
-	s, err := server.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(server.New(config))(t)
 	list[0].Priority = 3
 	s.SwapRules(compile(t, list))
 	const line = `msg="a rule has floors that several clients share" rule=team detail="all clients of rule org have its floors in common`
@@ -161,10 +147,7 @@ func TestWarnsOfReservesAlone(t *testing.T) {
 	streams := rules.Rule{ID: "streams", Scope: []string{rules.Global}, Limits: places}
 	config, _, log := testConfig()
 	config.Rules = compile(t, []rules.Rule{api, streams})
-	s, err := server.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(server.New(config))(t)
 	override := api
 	override.Overrides = []rules.Override{{Key: "a-secret", Limits: bucket}, {Key: "b-secret", Limits: places}, {Key: "c-secret", Limits: places}}
 	whole := api
@@ -198,10 +181,7 @@ func TestWarnsOfPartitions(t *testing.T) {
 		if config.Rules = compile(t, list); clustered {
 			config.Settings.Store.URL = "redis-cluster://h"
 		}
-		s, err := server.New(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(server.New(config))(t)
 		again := shared()
 		again[0].Priority = 3
 		s.SwapRules(compile(t, again))
@@ -218,9 +198,7 @@ func TestWarnsOfRulesApart(t *testing.T) {
 	list := []rules.Rule{{ID: "all", Scope: []string{rules.Global}, Limits: log}, {ID: "each", Scope: []string{rules.PerIP}, Limits: log}}
 	config, _, written := testConfig()
 	config.Rules, config.Settings.Store.URL = compile(t, list), "redis-cluster://h"
-	if _, err := server.New(config); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(server.New(config))(t)
 	const line = `msg="a rule can't be decided on a cluster" rule=each detail="requests may meet it and rule all`
 	if n := strings.Count(written.String(), line); n != 1 {
 		t.Errorf("%d lines:\n%s", n, written)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/apipath"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -49,20 +50,11 @@ func FuzzConnection(f *testing.F) {
 	config := DefaultConfig()
 	config.Store, config.Logger = memstore.New(memstore.Config{}), slog.New(slog.NewTextHandler(&log, nil))
 	config.HTTP.MaxHeaderBytes, config.HTTP.BodyTimeout, config.Drain.KeepAlive = 1<<10, time.Second, 0
-	s, err := New(config)
-	if err != nil {
-		f.Fatal(err)
-	}
-	dir, err := os.MkdirTemp("", "") // f.TempDir is too long for a socket's name
-	if err != nil {
-		f.Fatal(err)
-	}
+	s := must.Get(New(config))(f)
+	dir := must.Get(os.MkdirTemp("", ""))(f) // f.TempDir is too long for a socket's name
 	f.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "s")
-	ln, err := new(net.ListenConfig).Listen(f.Context(), "unix", socket)
-	if err != nil {
-		f.Fatal(err)
-	}
+	ln := must.Get(new(net.ListenConfig).Listen(f.Context(), "unix", socket))(f)
 	s.listeners.Listen = func(context.Context, string, string) (net.Listener, error) { return ln, nil }
 	ctx, stop := context.WithCancel(context.Background())
 	served := make(chan error, 1)
@@ -77,10 +69,7 @@ func FuzzConnection(f *testing.F) {
 		}
 	})
 	f.Fuzz(func(t *testing.T, sent []byte) {
-		conn, err := new(net.Dialer).DialContext(t.Context(), "unix", socket)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(new(net.Dialer).DialContext(t.Context(), "unix", socket))(t)
 		defer func() { _ = conn.Close() }()
 		_ = conn.SetDeadline(time.Now().Add(time.Minute))
 		go func() {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/simulate"
 )
 
@@ -21,10 +22,7 @@ type madeUp struct{ format, lines string }
 // madeUpLogs have the same four requests each, of three clients, in as many formats.
 func madeUpLogs(t testing.TB) (logs []madeUp) {
 	t.Helper()
-	text, err := os.ReadFile("testdata/logs.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("testdata/logs.txt"))(t)
 	for section := range strings.SplitSeq(strings.TrimPrefix(string(text), "== "), "\n== ") {
 		format, lines, _ := strings.Cut(section, "\n")
 		logs = append(logs, madeUp{format, strings.TrimSpace(lines) + "\n"})
@@ -250,15 +248,12 @@ const bzipped = "\x42\x5a\x68\x39\x31\x41\x59\x26\x53\x59\x95\x03\x46\xed\x00\x0
 // TestUnread: a caller may end the reading at the first line that is left out.
 func TestUnread(t *testing.T) {
 	stop := errors.New("stop")
-	r, err := simulate.NewReader(simulate.ReaderOptions{Unread: func(line int64, text string, fault error) error {
+	r := must.Get(simulate.NewReader(simulate.ReaderOptions{Unread: func(line int64, text string, fault error) error {
 		return fmt.Errorf("%w at %d %s: %w", stop, line, text, fault)
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	const line = `192.0.2.1 - - [10/Oct/2026:13:55:36 +0000] "GET / HTTP/1.1" 200 5` + "\n"
 	read := 0
-	err = r.Read(strings.NewReader(line+line+"oops\n"+line), func(*simulate.Event) error { read++; return nil })
+	err := r.Read(strings.NewReader(line+line+"oops\n"+line), func(*simulate.Event) error { read++; return nil })
 	if !errors.Is(err, stop) || !strings.Contains(err.Error(), `stop at 3 oops: no " " behind $remote_addr`) || read != 2 {
 		t.Errorf("%d read, %v", read, err)
 	}
@@ -289,10 +284,7 @@ func TestLongLog(t *testing.T) {
 // TestTableOfFormats: testdata/formats.txt says of each format whether it is found without --format, and what is said of a
 // line that is cut in half, and what is said of a log that is refused.
 func TestTableOfFormats(t *testing.T) {
-	table, err := os.ReadFile("testdata/formats.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	table := must.Get(os.ReadFile("testdata/formats.txt"))(t)
 	code := func(text string) string {
 		if text = strings.TrimPrefix(text, "stint: "); len(text) > 160 {
 			text = text[:160] + " …"

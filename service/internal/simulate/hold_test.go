@@ -13,6 +13,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/record"
@@ -36,9 +37,7 @@ func holds(t *testing.T, rule rules.Rule, table string) ([]string, *simulate.Rep
 		t.Fatal(input.FirstMalformed)
 	}
 	for i := range events {
-		if err := s.Add(&events[i]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Add(&events[i]))
 	}
 	return got, finish(t, s)
 }
@@ -139,10 +138,7 @@ func compareHolds(t *testing.T, seed uint64, limits []stint.Limit) (denied, othe
 	rng := rand.New(rand.NewPCG(seed, 1))
 	now, ctx := at2026, context.Background()
 	store := memstore.New(memstore.Config{Now: func() time.Time { return now.Time() }, MaxHolds: bounds.MaxHolds})
-	policy, err := stint.NewPolicy("p", limits...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	policy := must.Get(stint.NewPolicy("p", limits...))(t)
 	var got []stint.Decision
 	s := simulation(t, func(v *simulate.Verdict) error {
 		got = append(got, v.Decision)
@@ -160,9 +156,7 @@ func compareHolds(t *testing.T, seed uint64, limits []stint.Limit) (denied, othe
 			e := ends[0]
 			ends, now = ends[1:], e.at
 			op := stint.Op{Verb: stint.VerbCommit, Claim: stint.Claim{Key: e.key, Policy: policy, Permits: e.actual}, Extra: &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: fmt.Sprint(e.id), TTL: time.Hour}}}}
-			if _, err := store.Decide(ctx, op); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(store.Decide(ctx, op))(t)
 		}
 	}
 	var want []stint.Decision
@@ -180,10 +174,7 @@ func compareHolds(t *testing.T, seed uint64, limits []stint.Limit) (denied, othe
 			ev.Hold = hold
 			op.Verb, op.Extra = stint.VerbReserve, &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: fmt.Sprint(i), TTL: time.Hour}}}
 		}
-		d, err := store.Decide(ctx, op)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(store.Decide(ctx, op))(t)
 		if want = append(want, d); !d.Allowed {
 			denied++
 		} else if !takes {
@@ -200,9 +191,7 @@ func compareHolds(t *testing.T, seed uint64, limits []stint.Limit) (denied, othe
 			}
 			ends = slices.Insert(ends, after, e)
 		}
-		if err := s.Add(ev); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Add(ev))
 	}
 	finish(t, s)
 	for i := range want {
@@ -240,15 +229,11 @@ func TestHoldsExpireIfNobodyRenews(t *testing.T) {
 	for _, after := range []time.Duration{0, 59 * time.Minute, time.Hour} {
 		ev := event(at2026.Add(after), "a")
 		ev.Hold = &simulate.Hold{For: time.Hour, Actual: -1}
-		if err := s.Add(ev); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Add(ev))
 	}
 	tooMany := event(at2026.Add(3*time.Hour), "a")
 	tooMany.Hold, tooMany.Request.Attributes = &simulate.Hold{}, map[string]string{simulate.CostAttribute: "2"}
-	if err := s.Add(tooMany); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Add(tooMany))
 	finish(t, s)
 	if want := []time.Duration{0, 7 * time.Second, 0, stint.Never}; !slices.Equal(waits, want) {
 		t.Errorf("got %v, want %v", waits, want)
@@ -277,9 +262,7 @@ func TestHoldsBesideWaits(t *testing.T) {
 	} {
 		ev := event(at2026.Add(request.after), "a")
 		ev.Line, ev.Hold, ev.Request.Attributes = int64(i), request.hold, map[string]string{simulate.CostAttribute: request.cost}
-		if err := s.Add(ev); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Add(ev))
 	}
 	finish(t, s)
 	if want := "map[0:true after 0s 1:false after 0s 2:true after 7s 3:true after 0s]"; fmt.Sprint(got) != want {
@@ -315,16 +298,11 @@ func TestHoldsThatRulesRefuse(t *testing.T) {
 	places := simulate.LimitRule("places", stint.Concurrency(1))
 	add := func(config simulate.Config, hold *simulate.Hold, list ...rules.Rule) (*simulate.Report, error) {
 		config.Candidates = []simulate.Candidate{candidate(t, "c", list...)}
-		s, err := simulate.New(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(simulate.New(config))(t)
 		for i := range 2 {
 			ev := event(at2026, "a")
 			ev.Hold, ev.Line = hold, int64(7+i)
-			if err := s.Add(ev); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.Add(ev))
 		}
 		return s.Finish()
 	}
@@ -353,10 +331,7 @@ func TestHoldsThatRulesRefuse(t *testing.T) {
 func TestHoldsWithinMemory(t *testing.T) {
 	run := func(rounds int, config simulate.Config) (*simulate.Report, error) {
 		config.Candidates = []simulate.Candidate{candidate(t, "c", simulate.LimitRule("r", stint.Concurrency(1)))}
-		s, err := simulate.New(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(simulate.New(config))(t)
 		for round := range rounds {
 			for i := range 20_000 {
 				ev := event(at2026.Add(time.Duration(round)*time.Hour+time.Duration(i)*time.Millisecond), fmt.Sprint("a client with a long key, number ", i))
@@ -372,14 +347,8 @@ func TestHoldsWithinMemory(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "requests that hold\"; allowed: what fits in 2 MiB") {
 		t.Error(err)
 	}
-	once, err := run(1, simulate.Config{MaxClients: 1000})
-	if err != nil {
-		t.Fatal(err)
-	}
-	twice, err := run(2, simulate.Config{MaxClients: 1000})
-	if err != nil {
-		t.Fatal(err)
-	}
+	once := must.Get(run(1, simulate.Config{MaxClients: 1000}))(t)
+	twice := must.Get(run(2, simulate.Config{MaxClients: 1000}))(t)
 	peak, rule := once.Candidates[0].Rules[0].Limits[0].Peak, twice.Candidates[0].Rules[0]
 	if rule.Denied != 0 || rule.Sample < 16 || rule.Limits[0].Peak != peak {
 		t.Errorf("%d denied, 1 client of %d, a peak of %d; want every place free after an hour, and %d", rule.Denied, rule.Sample, rule.Limits[0].Peak, peak)
@@ -417,10 +386,7 @@ func TestSuggestPlaces(t *testing.T) {
 func TestRecordOfHolds(t *testing.T) {
 	var recorded bytes.Buffer
 	store := record.New(memstore.New(memstore.Config{}), &recorded, record.Options{Memory: true})
-	policy, err := stint.NewPolicy("p", stint.FixedWindow(1, time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	policy := must.Get(stint.NewPolicy("p", stint.FixedWindow(1, time.Hour)))(t)
 	claim, ctx := stint.Claim{Key: "a", Policy: policy, Permits: 1}, context.Background()
 	if _, err := store.Decide(ctx, stint.Op{Verb: stint.VerbList, Claim: claim, Extra: &stint.Extra{Live: &[]stint.Hold{}}}); err != nil {
 		t.Fatal(err)

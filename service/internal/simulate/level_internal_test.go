@@ -7,14 +7,12 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 )
 
 // TestHashesOfZero: clients with the hash 0, which anybody can make up, are in every sample; those that are too many are left out.
 func TestHashesOfZero(t *testing.T) {
-	policy, err := stint.NewPolicy("p", stint.FixedWindow(1, time.Minute))
-	if err != nil {
-		t.Fatal(err)
-	}
+	policy := must.Get(stint.NewPolicy("p", stint.FixedWindow(1, time.Minute)))(t)
 	const most = 5
 	table := newTable(policy, most, new(memory))
 	found := 0

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/simulate"
 )
@@ -25,14 +26,9 @@ func TestMarked(t *testing.T) {
 		}, list...)
 		events, _ := read(t, simulate.ReaderOptions{}, "time,key\n"+strings.Repeat("1000,a\n", 5))
 		for i := range events {
-			if err := s.Add(&events[i]); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.Add(&events[i]))
 		}
-		report, err := s.Finish()
-		if err != nil {
-			t.Fatal(err)
-		}
+		report := must.Get(s.Finish())(t)
 		want := []string{"", "", "hard", "hard", ""}
 		if len(list) > 1 {
 			want = []string{"", "", "soft hard", "soft hard", ""}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/rules"
@@ -65,9 +66,7 @@ func compare(t *testing.T, seed uint64, algorithm stint.Algorithm) (decided, den
 		want := model.Decide(op, now).Decision
 		ev := event(now, op.Key)
 		ev.Request.Attributes = map[string]string{simulate.CostAttribute: strconv.FormatInt(op.Permits, 10)}
-		if err := sim.Add(ev); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, sim.Add(ev))
 		all = append(all, asked{op, now, want})
 		if !want.Allowed {
 			denied++
@@ -96,10 +95,7 @@ func simulation(t testing.TB, decided func(*simulate.Verdict) error, list ...rul
 
 func candidate(t testing.TB, name string, list ...rules.Rule) simulate.Candidate {
 	t.Helper()
-	set, err := rules.Compile(list, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(rules.Compile(list, rules.Options{}))(t)
 	return simulate.Candidate{Name: name, Set: set}
 }
 
@@ -110,20 +106,13 @@ func event(at stint.Instant, client string) *simulate.Event {
 // finish is the report.
 func finish(t testing.TB, s *simulate.Simulation) *simulate.Report {
 	t.Helper()
-	r, err := s.Finish()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return must.Get(s.Finish())(t)
 }
 
 // five are all algorithms with one budget, each a candidate.
 func five(t testing.TB, n int64, window string) (all []simulate.Candidate) {
 	t.Helper()
-	limits, err := simulate.Budget(fmt.Sprintf("%d/%s", n, window))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limits := must.Get(simulate.Budget(fmt.Sprintf("%d/%s", n, window)))(t)
 	for _, l := range limits {
 		all = append(all, candidate(t, strings.ToLower(l.Algorithm.String()), simulate.LimitRule("limit", l)))
 	}
@@ -137,10 +126,7 @@ func ofTakes(t *testing.T, policy *stint.Policy) *stint.Policy {
 	for i := range limits {
 		limits[i].Denials = false
 	}
-	policy, err := stint.NewPolicy(policy.Name(), limits...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	policy = must.Get(stint.NewPolicy(policy.Name(), limits...))(t)
 	return policy
 }
 
@@ -158,10 +144,7 @@ func TestOracleOfSeveralRules(t *testing.T) {
 		model := oracle.New(0)
 		var policies [2]*stint.Policy
 		for i, r := range []rules.Rule{a, b} {
-			policy, err := stint.NewPolicy(rules.PolicyPrefix+r.ID, r.Limits...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			policy := must.Get(stint.NewPolicy(rules.PolicyPrefix+r.ID, r.Limits...))(t)
 			policies[i] = policy
 		}
 		var got, wants []stint.Decision
@@ -179,9 +162,7 @@ func TestOracleOfSeveralRules(t *testing.T) {
 			}, now).Decision
 			ev := event(now, key)
 			ev.Request.Attributes = map[string]string{simulate.CostAttribute: strconv.FormatInt(permits, 10)}
-			if err := sim.Add(ev); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, sim.Add(ev))
 			wants = append(wants, want)
 			if want.Allowed {
 				admitted++

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/simulate"
 )
 
@@ -25,7 +26,7 @@ func TestParts(t *testing.T) {
 		var want []count
 		of := map[string]int{}
 		var events []*simulate.Event
-		s, err := simulate.New(simulate.Config{
+		s := must.Get(simulate.New(simulate.Config{
 			By: "team",
 			Candidates: []simulate.Candidate{
 				candidate(t, "limit", simulate.LimitRule("limit", stint.FixedWindow(2, time.Minute))), {Name: "log", Logged: true},
@@ -45,10 +46,7 @@ func TestParts(t *testing.T) {
 				}
 				return nil
 			},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		now := at2026
 		for i := range 600 {
 			now = now.Add(time.Duration(rng.Int64N(int64(time.Second) << rng.IntN(12))))
@@ -64,9 +62,7 @@ func TestParts(t *testing.T) {
 				want = append(want, count{value: value})
 			}
 			events = append(events, ev)
-			if err := s.Add(ev); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.Add(ev))
 		}
 		c := finish(t, s).Candidates[0]
 		if len(want) > 8 {

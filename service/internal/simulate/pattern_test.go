@@ -8,15 +8,14 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/simulate"
 )
 
 func made(t testing.TB, p simulate.Pattern) (events []simulate.Event) {
 	t.Helper()
-	if err := p.Run(func(ev *simulate.Event) error { events = append(events, *ev); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Run(func(ev *simulate.Event) error { events = append(events, *ev); return nil }))
 	return events
 }
 
@@ -83,9 +82,7 @@ func TestPatternOfRequests(t *testing.T) {
 	off := rule("off", "/login", rules.PerIP)
 	off.Disabled = true
 	s := simulation(t, nil, rule("login", "/login", rules.PerUser), rule("orders", "/orders", rules.PerIP), rule("search", "/search", rules.PerAPIKey), off)
-	if err := p.Run(s.Add); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Run(s.Add))
 	report := finish(t, s)
 	c := report.Candidates[0]
 	if report.Events != 1195 || len(c.Rules) != 1 || c.Rules[0].Rule != "login" || c.Rules[0].Heaviest[0].Key != "ann" || c.Rules[0].Denied != 1195-60*4 {

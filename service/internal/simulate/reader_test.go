@@ -17,6 +17,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/simulate"
 )
@@ -24,24 +25,15 @@ import (
 // read reads texts as files, one after another.
 func read(t testing.TB, options simulate.ReaderOptions, texts ...string) ([]simulate.Event, simulate.Input) {
 	t.Helper()
-	r, err := simulate.NewReader(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(simulate.NewReader(options))(t)
 	var events []simulate.Event
 	for _, text := range texts {
-		err := r.Read(strings.NewReader(text), func(ev *simulate.Event) error {
+		must.Do(t, r.Read(strings.NewReader(text), func(ev *simulate.Event) error {
 			events = append(events, *ev)
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
-	input, err := r.Done()
-	if err != nil {
-		t.Fatal(err)
-	}
+	input := must.Get(r.Done())(t)
 	return events, input
 }
 
@@ -66,10 +58,7 @@ func refused(t *testing.T, options simulate.ReaderOptions, text string) string {
 
 func TestFormats(t *testing.T) {
 	at := func(text string) stint.Instant {
-		parsed, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		parsed := must.Get(time.Parse(time.RFC3339, text))(t)
 		return stint.Instant(parsed.UnixMicro())
 	}
 	tests := []struct {
@@ -118,10 +107,7 @@ func TestFormats(t *testing.T) {
 			w := gzip.NewWriter(&zipped)
 			_, _ = w.Write([]byte(test.text + "\r\n"))
 			_ = w.Close()
-			encoder, err := zstd.NewWriter(nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			encoder := must.Get(zstd.NewWriter(nil))(t)
 			for _, text := range []string{test.text, test.text + "\n", zipped.String(), string(encoder.EncodeAll([]byte(test.text), nil))} {
 				events, input := read(t, simulate.ReaderOptions{}, text)
 				if input.Malformed > 0 || input.Format != test.format || len(events) != 1 {
@@ -198,27 +184,19 @@ func TestDirtyLog(t *testing.T) {
 		_ = out.Flush()
 		_ = pipe.Close()
 	}()
-	r, err := simulate.NewReader(simulate.ReaderOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(simulate.NewReader(simulate.ReaderOptions{}))(t)
 	plain := simulation(t, nil, simulate.LimitRule("r", stint.FixedWindow(10, time.Second)))
 	reordered := simulation(t, nil, simulate.LimitRule("r", stint.FixedWindow(10, time.Second)))
 	first, second := simulate.NewOrder(0, plain.Add), simulate.NewOrder(5*time.Second, reordered.Add)
-	err = r.Read(in, func(ev *simulate.Event) error {
+	must.Do(t, r.Read(in, func(ev *simulate.Event) error {
 		copied := *ev
 		if err := first.Add(ev); err != nil {
 			return err
 		}
 		return second.Add(&copied)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	for i, order := range []*simulate.Order{first, second} {
-		if err := order.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, order.Flush())
 		report := finish(t, []*simulate.Simulation{plain, reordered}[i])
 		total := report.Candidates[0].Total
 		wantLate := []int64{late, late5}[i]
@@ -256,13 +234,9 @@ func TestOrderSpreads(t *testing.T) {
 		{Time: 11 * s, Whole: true},
 		{Time: 13 * s},
 	} {
-		if err := o.Add(&ev); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, o.Add(&ev))
 	}
-	if err := o.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, o.Flush())
 	want := []stint.Instant{10 * s, 10*s + 250_000, 10*s + 500_000, 11 * s, 11*s + 500_000, 11 * s, 13 * s, 14 * s}
 	if !reflect.DeepEqual(got, want) { // the second last one of the seconds 11 came when that was gone
 		t.Errorf("got  %v\nwant %v", got, want)
@@ -288,14 +262,9 @@ func FuzzReader(f *testing.F) {
 		r, err := simulate.NewReader(simulate.ReaderOptions{Format: format, Headers: len(data)%2 == 0, MaxBytes: 1 << 22, ClientIP: proxies})
 		if err != nil {
 			format = ""
-			if r, err = simulate.NewReader(simulate.ReaderOptions{Address: true, MaxBytes: 1 << 22}); err != nil {
-				t.Fatal(err)
-			}
+			r = must.Get(simulate.NewReader(simulate.ReaderOptions{Address: true, MaxBytes: 1 << 22}))(t)
 		}
-		s, err := simulate.New(simulate.Config{Candidates: []simulate.Candidate{set}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(simulate.New(simulate.Config{Candidates: []simulate.Candidate{set}}))(t)
 		read := int64(0)
 		order := simulate.NewOrder(time.Second, func(ev *simulate.Event) error {
 			if ev.Time < 0 || ev.Request.Path == "" || format == "" && ev.Request.Address+ev.Request.User+ev.Request.APIKey == "" && len(ev.Request.Attributes) == 0 {
@@ -307,9 +276,7 @@ func FuzzReader(f *testing.F) {
 			read++
 			return order.Add(ev)
 		})
-		if err := order.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, order.Flush())
 		input, err := r.Done()
 		if report := finish(t, s); report.Events != read || read != input.Requests || read+input.Malformed > input.Lines {
 			t.Errorf("by %q: %d events, %d read, of %+v", format, report.Events, read, input)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore"
@@ -29,10 +30,7 @@ func recordedPolicies(t testing.TB) (all []*stint.Policy) {
 		{stint.SlidingWindowCounter(15, 300*time.Millisecond).WithMaxDebt(stint.NoDebt), stint.FixedWindow(9, 100*time.Millisecond).Named("burst")},
 		{stint.SlidingWindowLog(15, 300*time.Millisecond).WithMinInterval(time.Millisecond)},
 	} {
-		policy, err := stint.NewPolicy(fmt.Sprint("p", i), limits...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		policy := must.Get(stint.NewPolicy(fmt.Sprint("p", i), limits...))(t)
 		all = append(all, policy)
 	}
 	return all
@@ -73,9 +71,7 @@ func TestRecordOfMemoryReplays(t *testing.T) {
 	r := record.New(memstore.New(memstore.Config{}), &recorded, record.Options{Memory: true})
 	policies := recordedPolicies(t)
 	drive(t, r, policies, true)
-	if err := r.ResetAll(t.Context(), stint.Scope{Policy: "p0"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.ResetAll(t.Context(), stint.Scope{Policy: "p0"}))
 	drive(t, r, policies, true)
 	if strings.Contains(recorded.String(), "client ") {
 		t.Error("the record has keys as they are")
@@ -132,11 +128,7 @@ func replayed(t testing.TB, records ...string) *simulate.Comparison {
 	for _, text := range records {
 		in = append(in, strings.NewReader(text))
 	}
-	c, err := simulate.Replay(in...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return must.Get(simulate.Replay(in...))(t)
 }
 
 // TestRecordsOfRedisReplay replays what two processes decided on one Redis, equal for each client and instant.
@@ -146,14 +138,8 @@ func TestRecordsOfRedisReplay(t *testing.T) {
 	var locks [2]sync.Mutex
 	var processes sync.WaitGroup
 	for i := range records {
-		conn, err := rueidis.Dial(rueidis.Config{URL: server.URL()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		store, err := redisstore.New(conn, redisstore.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(rueidis.Dial(rueidis.Config{URL: server.URL()}))(t)
+		store := must.Get(redisstore.New(conn, redisstore.Options{}))(t)
 		defer store.Close()
 		r := record.New(store, locked{&locks[i], &records[i]}, record.Options{})
 		processes.Go(func() { drive(t, r, recordedPolicies(t), false) })

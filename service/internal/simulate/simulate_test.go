@@ -6,20 +6,16 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/simulate"
 )
 
 func TestBoundaryBurst(t *testing.T) {
-	s, err := simulate.New(simulate.Config{Candidates: five(t, 100, "1m")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(simulate.New(simulate.Config{Candidates: five(t, 100, "1m")}))(t)
 	p := simulate.Pattern{Name: "boundary-burst", Rate: 200.0 / 60, Clients: 1, Length: 10 * time.Minute, Window: time.Minute}
-	if err := p.Run(s.Add); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Run(s.Add))
 	want := map[string]int64{"token_bucket": 109, "leaky_bucket": 109, "fixed_window": 200, "sliding_window_log": 100, "sliding_window_counter": 104}
 	r := finish(t, s)
 	if r.Events != 5*200 {
@@ -37,10 +33,7 @@ func TestBoundaryBurst(t *testing.T) {
 
 // A budget has a limit of every algorithm, and each is simulated: TestOracle holds them to the model.
 func TestBudget(t *testing.T) {
-	limits, err := simulate.Budget("100/1m")
-	if err != nil {
-		t.Fatal(err)
-	}
+	limits := must.Get(simulate.Budget("100/1m"))(t)
 	var algorithms []stint.Algorithm
 	for _, l := range limits {
 		algorithms = append(algorithms, l.Algorithm)
@@ -55,9 +48,7 @@ func TestBudget(t *testing.T) {
 func TestShutOut(t *testing.T) {
 	s := simulation(t, nil, simulate.LimitRule("r", stint.FixedWindow(1, time.Hour)))
 	add := func(after time.Duration, client string) {
-		if err := s.Add(event(at2026.Add(after), client)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Add(event(at2026.Add(after), client)))
 	}
 	for _, after := range []time.Duration{0, time.Second, 8 * time.Second, 20 * time.Second} {
 		add(after, "gone")
@@ -85,9 +76,7 @@ func TestClientsOfRequests(t *testing.T) {
 		if ev.Request.Path = "/"; client == "d" {
 			ev.Request.Path = "/banned"
 		}
-		if err := s.Add(ev); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Add(ev))
 	}
 	for _, rule := range finish(t, s).Candidates[0].Rules {
 		clients, once := map[string]int64{"ban": 0, "all": 1, "each": 4}[rule.Rule], map[string]int64{"all": 1}[rule.Rule]

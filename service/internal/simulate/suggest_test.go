@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/simulate"
@@ -33,10 +34,7 @@ func traffic(t testing.TB) map[string]simulate.Source {
 // untouched is the share of clients that the oracle never denies under limits, in the first three quarters of the time.
 func untouched(t testing.TB, source simulate.Source, limits ...stint.Limit) (untouched, asked int64) {
 	t.Helper()
-	policy, err := stint.NewPolicy("p", limits...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	policy := must.Get(stint.NewPolicy("p", limits...))(t)
 	var first, last stint.Instant
 	_ = source(func(ev *simulate.Event) error { // which has no errors
 		if first == 0 {
@@ -50,10 +48,7 @@ func untouched(t testing.TB, source simulate.Source, limits ...stint.Limit) (unt
 		if ev.Time > first+(last-first)/4*3 {
 			return nil
 		}
-		cost, err := strconv.ParseInt(ev.Request.Attributes[simulate.CostAttribute], 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cost := must.Get(strconv.ParseInt(ev.Request.Attributes[simulate.CostAttribute], 10, 64))(t)
 		d := model.Decide(stint.Op{Claim: stint.Claim{Key: ev.Request.Address, Policy: policy, Permits: cost}}, ev.Time).Decision
 		denied[ev.Request.Address] = denied[ev.Request.Address] || !d.Allowed
 		return nil
@@ -68,10 +63,7 @@ func untouched(t testing.TB, source simulate.Source, limits ...stint.Limit) (unt
 
 // TestSuggest holds suggestions to the oracle: under what is suggested enough clients are untouched, and under one less of any value too few.
 func TestSuggest(t *testing.T) {
-	one, err := simulate.Budget("50/1m")
-	if err != nil {
-		t.Fatal(err)
-	}
+	one := must.Get(simulate.Budget("50/1m"))(t)
 	var sets [][]stint.Limit
 	for _, l := range one {
 		sets = append(sets, []stint.Limit{l})
@@ -146,9 +138,7 @@ func TestSuggestTellsApart(t *testing.T) {
 	at := func(add func(*simulate.Event) error, second int, client, cost string) {
 		ev := event(at2026+stint.Instant(second)*1_000_000, client)
 		ev.Request.SetDefault(simulate.CostAttribute, cost)
-		if err := add(ev); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, add(ev))
 	}
 	source := func(add func(*simulate.Event) error) error {
 		for i := range 100 {
@@ -163,24 +153,17 @@ func TestSuggestTellsApart(t *testing.T) {
 		return nil
 	}
 	rule := simulate.LimitRule("r", stint.SlidingWindowLog(5, time.Minute).WithMinInterval(2*time.Second))
-	s, err := simulate.Suggest(source, rule, rules.Options{}, simulate.Goal{Share: 0.999})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(simulate.Suggest(source, rule, rules.Options{}, simulate.Goal{Share: 0.999}))(t)
 	if s.TooClose != 1 || s.BeyondRange != 1 || s.Clients != 1 || s.Values[0] != 12 || !s.Maximum {
 		t.Errorf("%+v", s)
 	}
 	rule.Limits[0].MinInterval = 0
-	if s, err = simulate.Suggest(source, rule, rules.Options{}, simulate.Goal{Share: 0.5}); err != nil {
-		t.Fatal(err)
-	}
+	s = must.Get(simulate.Suggest(source, rule, rules.Options{}, simulate.Goal{Share: 0.5}))(t)
 	if s.TooClose != 0 || s.BeyondRange != 1 || s.Clients != 2 || s.Values[0] != 12 || s.Maximum {
 		t.Errorf("%+v", s)
 	}
 	rule.Overrides = []rules.Override{{Key: "192.0.2.1", Limits: []stint.Limit{stint.SlidingWindowLog(1, time.Minute)}}}
-	if s, err = simulate.Suggest(source, rule, rules.Options{}, simulate.Goal{Share: 0.5}); err != nil {
-		t.Fatal(err)
-	}
+	s = must.Get(simulate.Suggest(source, rule, rules.Options{}, simulate.Goal{Share: 0.5}))(t)
 	if s.Clients != 1 || s.Values[0] != 60 {
 		t.Errorf("%+v", s)
 	}

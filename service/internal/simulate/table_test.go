@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/simulate"
 )
 
@@ -30,9 +31,7 @@ func TestMemory(t *testing.T) {
 	for i := range clients {
 		key := fmt.Sprint("client ", i)
 		keys += len(key)
-		if err := s.Add(event(at2026+stint.Instant(i)*1000, key)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Add(event(at2026+stint.Instant(i)*1000, key)))
 	}
 	if each := (int(heap()-before) - keys) / clients; each > 64+state+reference {
 		t.Errorf("%d bytes for each client, of which the state has %d", each, state)
@@ -52,9 +51,7 @@ func TestSample(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 100_000 {
-			if err := s.Add(event(at2026+stint.Instant(i), fmt.Sprint("client ", i*i%9973%5000))); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.Add(event(at2026+stint.Instant(i), fmt.Sprint("client ", i*i%9973%5000))))
 		}
 		return finish(t, s).Candidates[0].Rules[0]
 	}
@@ -94,9 +91,7 @@ func TestPeaks(t *testing.T) {
 		for range 500 {
 			now += stint.Instant(rng.IntN(4) * rng.IntN(2) * 250) // often at exactly the window's length
 			times, clients = append(times, now), append(clients, fmt.Sprint(rng.IntN(3)))
-			if err := s.Add(event(now, clients[len(clients)-1])); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.Add(event(now, clients[len(clients)-1])))
 		}
 		peak := func(client string) (most int64) {
 			for i := range times {

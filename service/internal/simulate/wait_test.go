@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/simulate"
@@ -50,9 +51,7 @@ func TestWaitsAsEnforceDoes(t *testing.T) {
 		for _, i := range inOrder(arrivals) {
 			ev := event(year2000+stint.Instant(arrivals[i].Microseconds()), clients[i])
 			ev.Line = int64(i)
-			if err := s.Add(ev); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.Add(ev))
 		}
 		finish(t, s)
 		for i := range got {
@@ -131,9 +130,7 @@ func TestOverrideEndsInTheLog(t *testing.T) {
 	for i := range stint.Instant(6) {
 		ev := event(year2000+i*500_000, "x")
 		ev.Request.User = "ann"
-		if err := s.Add(ev); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Add(ev))
 	}
 	finish(t, s)
 	if want := []bool{true, true, true, true, true, false}; !slices.Equal(got, want) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/record"
@@ -68,15 +69,9 @@ func TestWaysAsEnforceDoes(t *testing.T) {
 
 func compareWays(t *testing.T, what string, list []rules.Rule, rng *rand.Rand, holding bool) {
 	t.Helper()
-	set, err := rules.Compile(list, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(rules.Compile(list, rules.Options{}))(t)
 	clock := storetest.NewClock(at2026)
-	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: clock.Now}), Set: set})
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: clock.Now}), Set: set}))(t)
 	// Holds of the store expire, which it tells clients to wait for, and those of a simulation are renewed.
 	said := func(allowed bool, rule, key string, d stint.Decision, shadowed []string) string {
 		if holding {
@@ -102,9 +97,7 @@ func compareWays(t *testing.T, what string, list []rules.Rule, rng *rand.Rand, h
 		now = now.Add(time.Duration(rng.Int64N(int64(2 * time.Second))))
 		for len(endings) > 0 && endings[0].at <= now {
 			clock.Set(endings[0].at)
-			if _, err := endings[0].held.Commit(t.Context(), endings[0].cost); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(endings[0].held.Commit(t.Context(), endings[0].cost))(t)
 			endings = endings[1:]
 		}
 		clock.Set(now)
@@ -118,10 +111,7 @@ func compareWays(t *testing.T, what string, list []rules.Rule, rng *rand.Rand, h
 		var v enforce.Verdict
 		if holding && rng.IntN(2) == 0 {
 			ev.Hold = &simulate.Hold{For: time.Duration(1+rng.IntN(20)) * time.Second, Actual: int64(rng.IntN(2))}
-			held, err := limiter.Reserve(t.Context(), &r, stint.Hold{ID: fmt.Sprint(i), TTL: time.Minute}, &v)
-			if err != nil {
-				t.Fatal(err)
-			}
+			held := must.Get(limiter.Reserve(t.Context(), &r, stint.Hold{ID: fmt.Sprint(i), TTL: time.Minute}, &v))(t)
 			if held != nil && v.Allowed {
 				endings = append(endings, ending{now.Add(ev.Hold.For), held, ev.Hold.Actual})
 				slices.SortStableFunc(endings, func(a, b ending) int { return int(a.at - b.at) })
@@ -137,9 +127,7 @@ func compareWays(t *testing.T, what string, list []rules.Rule, rng *rand.Rand, h
 			}
 		}
 		want = append(want, said(v.Allowed, id, v.Claim.Key, v.Decision, v.Shadowed))
-		if err := sim.Add(ev); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, sim.Add(ev))
 	}
 	report := finish(t, sim).Candidates[0]
 	for i := range want {
@@ -172,11 +160,7 @@ func plain(d stint.Decision) stint.Decision {
 // A record of random operations with ways replays, and one without the ways differs.
 func TestRecordOfWays(t *testing.T) {
 	policy := func(name string, limits ...stint.Limit) *stint.Policy {
-		p, err := stint.NewPolicy(name, limits...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
+		return must.Get(stint.NewPolicy(name, limits...))(t)
 	}
 	all := []*stint.Policy{
 		policy("root", minutely(20)), policy("floor", minutely(6)),
@@ -213,10 +197,7 @@ func TestRecordOfWays(t *testing.T) {
 		if op.Validate() != nil {
 			continue
 		}
-		d, err := store.Decide(t.Context(), op)
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(store.Decide(t.Context(), op))(t)
 		if !d.Allowed {
 			denied++
 		} else if d.Via > 0 {
@@ -247,9 +228,7 @@ func TestWaitsForTheFirstWay(t *testing.T) {
 		return nil
 	}, list...)
 	for range 9 {
-		if err := s.Add(event(at2026, "192.0.2.1")); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Add(event(at2026, "192.0.2.1")))
 	}
 	all := finish(t, s)
 	report := all.Candidates[0]
@@ -293,9 +272,7 @@ func TestClassesAndTeamsWaitApart(t *testing.T) {
 			} else if value := values[i-first]; value != "" {
 				ev.Request.Attributes = map[string]string{name: value}
 			}
-			if err := s.Add(ev); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.Add(ev))
 		}
 		finish(t, s)
 		slices.Sort(said)

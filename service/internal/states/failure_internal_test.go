@@ -6,6 +6,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -20,22 +21,14 @@ func TestFailureRules(t *testing.T) {
 	}
 	quick := rules.Rule{ID: "quick", Scope: []string{rules.Global}, Limits: limits, Timeout: time.Second}
 	silent := rules.Rule{ID: "silent", Scope: []string{rules.Global}, Limits: limits}
-	set, err := rules.Compile([]rules.Rule{rule, quick, silent}, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(rules.Compile([]rules.Rule{rule, quick, silent}, rules.Options{}))(t)
 	find := failureRules(failover.Closed)
 	policies := map[string][]*stint.Policy{}
 	for _, address := range []string{"192.0.2.1", "192.0.2.2"} {
 		var m rules.Matches
-		if err := set.Match(&rules.Request{Address: address}, &m); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, set.Match(&rules.Request{Address: address}, &m))
 		for i := range m.Len() {
-			held, err := m.At(i)
-			if err != nil {
-				t.Fatal(err)
-			}
+			held := must.Get(m.At(i))(t)
 			policies[held.Rule.ID] = append(policies[held.Rule.ID], held.Claim.Policy)
 		}
 	}
@@ -52,10 +45,7 @@ func TestFailureRules(t *testing.T) {
 			}
 		}
 	}
-	other, err := stint.NewPolicy("other", limits...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(stint.NewPolicy("other", limits...))(t)
 	for _, policy := range append(policies["silent"], other) {
 		if got, ok := find(policy); ok {
 			t.Errorf("%s: %+v, want nothing", policy.Name(), got)

@@ -14,6 +14,8 @@ import (
 	bridge "go.opentelemetry.io/contrib/bridges/prometheus"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // answerer is a transport that answers by a function.
@@ -28,7 +30,7 @@ func TestMetricsAreSentEveryInterval(t *testing.T) {
 		var faults []string
 		otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { faults = append(faults, err.Error()) }))
 		begin := time.Now()
-		sender, err := otlpmetrichttp.New(t.Context(), otlpmetrichttp.WithHTTPClient(&http.Client{
+		sender := must.Get(otlpmetrichttp.New(t.Context(), otlpmetrichttp.WithHTTPClient(&http.Client{
 			Transport: answerer(func(r *http.Request) (*http.Response, error) {
 				sent = append(sent, time.Since(begin))
 				if len(sent) == 2 { // a receiver that does not answer
@@ -37,10 +39,7 @@ func TestMetricsAreSentEveryInterval(t *testing.T) {
 				}
 				return httptest.NewRecorder().Result(), nil
 			}),
-		}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		})))(t)
 		registry := prometheus.NewRegistry()
 		registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "g", Help: "G."}))
 		m := metrics{sender: sender, gathered: bridge.NewMetricProducer(bridge.WithGatherer(registry))}

@@ -8,42 +8,29 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // TestDiesWithParent runs this test program again, as a parent that is killed.
 func TestDiesWithParent(t *testing.T) {
 	const inner = "TESTMONGO_PARENT"
 	if dir := os.Getenv(inner); dir != "" {
-		s, err := New(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := must.Get(New(dir))(t)
 		fmt.Println(s.URL("tests"))
 		select {} // until killed
 	}
 	parent := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDiesWithParent$")
 	parent.Env = append(os.Environ(), inner+"="+t.TempDir())
-	out, err := parent.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := parent.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(parent.StdoutPipe())(t)
+	must.Do(t, parent.Start())
 	var text string
-	if _, err := fmt.Fscanln(out, &text); err != nil {
-		t.Fatal(err)
-	}
-	server, err := url.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fmt.Fscanln(out, &text))(t)
+	server := must.Get(url.Parse(text))(t)
 	if err := dial(t, server.Host); err != nil {
 		t.Fatalf("the server does not listen: %v", err)
 	}
-	if err := parent.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, parent.Process.Kill())
 	_ = parent.Wait() // it was killed
 	for began := time.Now(); dial(t, server.Host) == nil; {
 		if time.Since(began) > time.Minute {

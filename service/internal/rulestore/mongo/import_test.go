@@ -10,6 +10,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/rulestore/mongo"
 )
@@ -18,9 +19,7 @@ import (
 func doc(t *testing.T, text string) bson.D {
 	t.Helper()
 	var d bson.D
-	if err := bson.UnmarshalExtJSON([]byte(text), false, &d); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, bson.UnmarshalExtJSON([]byte(text), false, &d))
 	return d
 }
 
@@ -77,13 +76,8 @@ func TestImport(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			url := newURL()
-			if _, err := raw(t, url).Collection("rate_limit_rules").InsertOne(t.Context(), doc(t, c.doc)); err != nil {
-				t.Fatal(err)
-			}
-			list, notes, err := mongo.Import(t.Context(), url)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Get(raw(t, url).Collection("rate_limit_rules").InsertOne(t.Context(), doc(t, c.doc)))(t)
+			list, notes := must.Two(mongo.Import(t.Context(), url))(t)
 			switch {
 			case c.want == nil && len(list) > 0:
 				t.Errorf("imported is\n%+v, want nothing", list)
@@ -108,9 +102,7 @@ func TestImportTwice(t *testing.T) {
 	url := newURL()
 	for range 2 {
 		d := doc(t, `{"id":"a","scope":"PER_IP","bands":[{"windowSeconds":60,"capacity":1}]}`)
-		if _, err := raw(t, url).Collection("others").InsertOne(t.Context(), d); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(raw(t, url).Collection("others").InsertOne(t.Context(), d))(t)
 	}
 	list, notes, err := mongo.Import(t.Context(), url+"?collection=others")
 	if err != nil || len(list) != 2 || !reflect.DeepEqual([]string{list[0].ID, list[1].ID}, []string{"a", "a-2"}) || len(notes) != 1 {

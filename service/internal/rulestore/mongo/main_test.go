@@ -11,6 +11,7 @@ import (
 	driver "go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/rulestore/mongo"
 	"github.com/stint-go/stint/service/internal/rulestore/storetest"
@@ -26,10 +27,7 @@ func newURL() string { return server.URL("t" + rand.Text()) }
 
 func open(t testing.TB, url string) *mongo.Store {
 	t.Helper()
-	s, err := mongo.New(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(mongo.New(url))(t)
 	t.Cleanup(s.Close)
 	return s
 }
@@ -37,10 +35,7 @@ func open(t testing.TB, url string) *mongo.Store {
 // raw is a database as people see it.
 func raw(t testing.TB, url string) *driver.Database {
 	t.Helper()
-	client, err := driver.Connect(options.Client().ApplyURI(url))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(driver.Connect(options.Client().ApplyURI(url)))(t)
 	t.Cleanup(func() {
 		if err := client.Disconnect(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
@@ -63,9 +58,7 @@ func TestConformance(t *testing.T) {
 		return storetest.Place{
 			Open: func() rulestore.Store { return open(t, url) },
 			Lose: func() {
-				if err := raw(t, url).Drop(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, raw(t, url).Drop(t.Context()))
 			},
 		}
 	})

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // A member plays one of a replica set, or a mongos, as far as change streams need it, because
@@ -32,10 +34,7 @@ type member struct {
 // newMember starts one. hello is added to its answer to the command hello.
 func newMember(t testing.TB, hello func(address string) bson.D) *member {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	m := &member{t: t, address: l.Addr().String(), events: make(chan bson.D), ended: make(chan struct{}), watched: map[string]int{}}
 	m.hello = append(bson.D{
 		{Key: "ok", Value: 1},

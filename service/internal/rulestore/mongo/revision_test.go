@@ -11,6 +11,7 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/rulestore"
 )
@@ -31,19 +32,13 @@ func revision(number, at int64, n int) rulestore.Revision {
 
 func put(t *testing.T, s rulestore.Store, expected rulestore.ID, next rulestore.Revision) rulestore.ID {
 	t.Helper()
-	if err := s.Put(t.Context(), expected, &next); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Put(t.Context(), expected, &next))
 	return next.ID
 }
 
 func count(t *testing.T, url, collection string) int64 {
 	t.Helper()
-	n, err := raw(t, url).Collection(collection).CountDocuments(t.Context(), bson.D{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return must.Get(raw(t, url).Collection(collection).CountDocuments(t.Context(), bson.D{}))(t)
 }
 
 // A revision of more than 1,000 rules has several chunks, in a form that people can read.
@@ -52,16 +47,12 @@ func TestForm(t *testing.T) {
 	s := open(t, url+"?collection=mine")
 	put(t, s, rulestore.ID{}, revision(1, 5, 2500))
 	var head, chunk bson.M
-	if err := raw(t, url).Collection("mine").FindOne(t.Context(), bson.D{{Key: "_id", Value: 1}}).Decode(&head); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, raw(t, url).Collection("mine").FindOne(t.Context(), bson.D{{Key: "_id", Value: 1}}).Decode(&head))
 	if head["count"] != int32(2500) || head["chunks"] != int32(3) || head["at"] != int64(5) {
 		t.Errorf("the head is %v", head)
 	}
 	id := fmt.Sprintf("%019d/%s/%05d", 1, head["attempt"], 2)
-	if err := raw(t, url).Collection("mine.chunks").FindOne(t.Context(), bson.D{{Key: "_id", Value: id}}).Decode(&chunk); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, raw(t, url).Collection("mine.chunks").FindOne(t.Context(), bson.D{{Key: "_id", Value: id}}).Decode(&chunk))
 	list, _ := chunk["rules"].(bson.A)
 	if len(list) != 500 {
 		t.Fatalf("the last chunk has %d rules, want 500", len(list))
@@ -144,10 +135,7 @@ func TestOneWins(t *testing.T) {
 		if (first == nil) == (second == nil) || !errors.Is(errors.Join(first, second), rulestore.ErrConflict) {
 			t.Fatalf("%v and %v, want that one is a conflict", first, second)
 		}
-		head, err := open(t, url).Head(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		head := must.Get(open(t, url).Head(ctx))(t)
 		now = head
 	}
 	if h, c := count(t, url, heads), count(t, url, chunks); h != 5 || c != 5 {
@@ -175,9 +163,7 @@ func TestByHand(t *testing.T) {
 		{{Key: "_id", Value: 3.0}, {Key: "by", Value: "ann"}, {Key: "comment", Value: "less"}, {Key: "rules", Value: bson.A{}}},
 		{{Key: "_id", Value: int64(4)}, {Key: "at", Value: bson.NewDateTimeFromTime(time.UnixMilli(1_800_000_000_123))}, {Key: "rules", Value: bson.A{rule("c")}}},
 	} {
-		if _, err := byHand.InsertOne(ctx, doc); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(byHand.InsertOne(ctx, doc))(t)
 		got, err := s.Load(ctx, 0)
 		if err != nil || got.Number != now.Number+1 || got.At == 0 || got.At%1000 != 0 || got.Count != len(got.Rules) || got.Bytes < int64(got.Count) {
 			t.Fatalf("%+v, %v", got.Info, err)
@@ -234,9 +220,7 @@ func TestUnreadable(t *testing.T) {
 			s := open(t, url)
 			first := put(t, s, rulestore.ID{}, revision(1, 5, 1))
 			byHand := raw(t, url).Collection(heads)
-			if _, err := byHand.InsertOne(ctx, slices.Concat(bson.D{{Key: "_id", Value: 2}}, c.doc)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(byHand.InsertOne(ctx, slices.Concat(bson.D{{Key: "_id", Value: 2}}, c.doc)))(t)
 			_, err := s.Load(ctx, 0)
 			if !errors.Is(err, rulestore.ErrUnreadable) || !errors.Is(err, stint.ErrInvalid) || errors.Is(err, stint.ErrUnavailable) {
 				t.Fatalf("%v, want ErrUnreadable", err)
@@ -249,9 +233,7 @@ func TestUnreadable(t *testing.T) {
 			if old, err := s.Load(ctx, 1); err != nil || old.ID != first {
 				t.Errorf("the one before: %+v, %v", old.Info, err)
 			}
-			if _, err := byHand.ReplaceOne(ctx, bson.D{{Key: "_id", Value: 2}}, bson.D{{Key: "rules", Value: bson.A{good}}}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(byHand.ReplaceOne(ctx, bson.D{{Key: "_id", Value: 2}}, bson.D{{Key: "rules", Value: bson.A{good}}}))(t)
 			if mended, err := s.Load(ctx, 0); err != nil || mended.Number != 2 || len(mended.Rules) != 1 {
 				t.Errorf("mended it is %+v, %v", mended, err)
 			}

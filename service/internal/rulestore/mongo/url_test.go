@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/rulestore/mongo"
 )
@@ -56,14 +57,9 @@ func calls(s *mongo.Store) map[string]func(context.Context) error {
 
 // With an unreachable server New succeeds, and every call returns ErrUnavailable, without the password.
 func TestUnreachable(t *testing.T) {
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	address := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close())
 	for _, url := range []string{"mongodb://ann:secret@" + address + "/stint?serverSelectionTimeoutMS=50", "mongodb+srv://ann:secret@nowhere.invalid/stint"} {
 		s := open(t, url)
 		for name, call := range calls(s) {
@@ -76,10 +72,7 @@ func TestUnreachable(t *testing.T) {
 
 // A call to a server that accepts and is silent ends with its context.
 func TestSilent(t *testing.T) {
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	s := open(t, "mongodb://"+l.Addr().String())
 	for name, call := range calls(s) {
@@ -93,9 +86,7 @@ func TestSilent(t *testing.T) {
 
 func TestClosed(t *testing.T) {
 	s := open(t, newURL())
-	if _, err := s.Head(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.Head(t.Context()))(t)
 	s.Close()
 	for name, call := range calls(s) {
 		if err := call(t.Context()); !errors.Is(err, stint.ErrUnavailable) {

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // A wire stands between a store and the server, and breaks at a command: as if the process had
@@ -28,14 +30,8 @@ type wire struct {
 
 func newWire(t testing.TB, address string, left int, reaches bool) *wire {
 	t.Helper()
-	target, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := must.Get(url.Parse(address))(t)
+	l := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	w := &wire{t: t, server: target.Host, left: left, reaches: reaches}
 	w.url = strings.Replace(address, target.Host, l.Addr().String(), 1) + "?serverSelectionTimeoutMS=20"
 	var group sync.WaitGroup

@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/service/internal/rulestore"
@@ -37,9 +38,7 @@ func TestOptions(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	s, b, r := own(t)
 	put(t, r, rule("a", 1))
-	if err := s.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Kill())
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	_, err := tryPut(ctx, r, rule("a", 2))
@@ -143,10 +142,7 @@ func TestKeyOfSomethingElse(t *testing.T) {
 func TestGarbage(t *testing.T) {
 	s, b, m := own(t)
 	put(t, m, rule("a", 1), rule("login", 1))
-	pack, err := zstd.NewWriter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pack := must.Get(zstd.NewWriter(nil))(t)
 	packed := func(text string) string { return string(pack.EncodeAll([]byte(text), nil)) }
 	for _, test := range []struct {
 		field, text string
@@ -192,10 +188,7 @@ func TestWrongPassword(t *testing.T) {
 // A user with the rights that docs/redis.md lists can do everything. Commits succeed without the right to
 // publish.
 func TestRights(t *testing.T) {
-	text, err := os.ReadFile("../../../../docs/redis.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../../../docs/redis.md"))(t)
 	_, rights, found := strings.Cut(string(text), "ACL SETUSER limiter on >PASSWORD ")
 	rights, _, ended := strings.Cut(rights, "\n")
 	if !found || !ended {
@@ -212,9 +205,7 @@ func TestRights(t *testing.T) {
 			other := manage(t, open(t, rueidis.Config{URL: s.URL(), Username: "limiter", Password: "s3cret"}, ""), 0)
 			put(t, other, rule("a", 1), rule("b", 1))
 			f.until("a:1 b:1")
-			if _, err := r.Rollback(t.Context(), rulestore.Author{}, 0, "", nil); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(r.Rollback(t.Context(), rulestore.Author{}, 0, "", nil))(t)
 			f.until("")
 			if len(f.told) > 0 {
 				t.Error(<-f.told)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore/rueidis"
@@ -60,10 +61,7 @@ func TestInForceElsewhere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			prefix := prefix()
-			conn, err := rueidis.Dial(rueidis.Config{URL: server.URL()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := must.Get(rueidis.Dial(rueidis.Config{URL: server.URL()}))(t)
 			writer := manage(t, open(t, rueidis.Config{URL: server.URL()}, prefix), 0)
 			list := []rules.Rule{rule("a", 1)}
 			for i := range count - 1 {
@@ -212,10 +210,7 @@ func (brief) Subscribe(context.Context, string, func(), func(string)) error { re
 
 // A subscription that ends without a reason counts as lost.
 func TestSubscriptionEnds(t *testing.T) {
-	conn, err := rueidis.Dial(rueidis.Config{URL: server.URL()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(rueidis.Dial(rueidis.Config{URL: server.URL()}))(t)
 	if err := openOn(t, brief{conn}, prefix()).Watch(t.Context(), func() {}, func() {}); !errors.Is(err, stint.ErrUnavailable) {
 		t.Errorf("%v, want that notifications are unavailable", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore/rueidis"
 	"github.com/stint-go/stint/rules"
@@ -35,20 +36,12 @@ func short(list []rules.Rule) string {
 
 func manage(t testing.TB, b rulestore.Store, interval time.Duration) *rulestore.Manager {
 	t.Helper()
-	r, err := rulestore.NewManager(b, rulestore.Options{Interval: interval})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
+	return must.Get(rulestore.NewManager(b, rulestore.Options{Interval: interval}))(t)
 }
 
 func put(t testing.TB, r *rulestore.Manager, list ...rules.Rule) rulestore.Edited {
 	t.Helper()
-	v, err := tryPut(t.Context(), r, list...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return must.Get(tryPut(t.Context(), r, list...))(t)
 }
 
 func tryPut(ctx context.Context, r *rulestore.Manager, list ...rules.Rule) (rulestore.Edited, error) {
@@ -63,10 +56,7 @@ func tryPut(ctx context.Context, r *rulestore.Manager, list ...rules.Rule) (rule
 // has compares the store's rules with rules in short.
 func has(t testing.TB, b *redis.Store, number int64, want string) {
 	t.Helper()
-	s, err := b.Load(t.Context(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(b.Load(t.Context(), 0))(t)
 	if got := short(s.Rules); s.Number != number || got != want {
 		t.Errorf("revision %d: %s; want %d: %s", s.Number, got, number, want)
 	}

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore/rueidis"
@@ -27,19 +28,13 @@ func prefix() string { return "test" + strconv.FormatInt(prefixes.Add(1), 10) }
 // open makes a store with a connection of its own, closed at the end of the test.
 func open(t testing.TB, c rueidis.Config, prefix string) *redis.Store {
 	t.Helper()
-	conn, err := rueidis.Dial(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(rueidis.Dial(c))(t)
 	return openOn(t, conn, prefix)
 }
 
 func openOn(t testing.TB, conn redisconn.Conn, prefix string) *redis.Store {
 	t.Helper()
-	s, err := redis.New(conn, redis.Options{KeyPrefix: prefix})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(redis.New(conn, redis.Options{KeyPrefix: prefix}))(t)
 	t.Cleanup(s.Close)
 	return s
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // TestSources: the dashboard that is embedded was built of the sources that are here, as those of a release are.
@@ -26,7 +28,7 @@ func TestSources(t *testing.T) {
 		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
 		want = append(want, strings.TrimPrefix(name, from)+" "+sum)
 	}
-	err = filepath.WalkDir(web, func(name string, entry fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir(web, func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -39,10 +41,7 @@ func TestSources(t *testing.T) {
 		sum := sha256.Sum256(text)
 		of = append(of, path.Clean(strings.TrimPrefix(filepath.ToSlash(name), web+"/"))+" "+hex.EncodeToString(sum[:]))
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	known := map[string]bool{}
 	for _, line := range want {
 		known[line] = true

@@ -19,6 +19,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/server/resp"
 )
@@ -143,9 +144,7 @@ func FuzzConn(f *testing.F) {
 		if part == 0 {
 			size = max(len(text), 1)
 		}
-		if err := near.SetWriteDeadline(time.Now().Add(patience)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, near.SetWriteDeadline(time.Now().Add(patience)))
 		for piece := range slices.Chunk(text, size) {
 			if _, err := near.Write(piece); errors.Is(err, io.ErrClosedPipe) {
 				break // by the server
@@ -155,9 +154,7 @@ func FuzzConn(f *testing.F) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		if err := server.Shutdown(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, server.Shutdown(ctx))
 		got := <-replies
 		if log.Len() > 0 {
 			t.Fatal(log.String())
@@ -268,10 +265,7 @@ func readReply(in *bufio.Reader, depth int) error {
 
 // fakeConfig is a service with the policy p.
 func fakeConfig(t *testing.T, log io.Writer, tokens, bound bool) resp.Config {
-	policy, err := stint.NewPolicy("p", stint.TokenBucket(10, stint.PerSecond(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	policy := must.Get(stint.NewPolicy("p", stint.TokenBucket(10, stint.PerSecond(1))))(t)
 	store := memstore.New(memstore.Config{Now: func() time.Time { return time.Unix(1_800_000_000, 0) }})
 	errToken := errors.New("no token")
 	may := func(token string) error {

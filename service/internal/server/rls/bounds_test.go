@@ -9,6 +9,7 @@ import (
 	typed "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc/codes"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/server/rls"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
 	"github.com/stint-go/stint/storetest"
@@ -76,9 +77,7 @@ descriptors:
 	long := strings.Repeat("x", 100_000)
 	ask(t, s, entries("k="+long))
 	ask(t, s, entries("v="+long))
-	if _, err := s.ShouldRateLimit(t.Context(), &pb.RateLimitRequest{Domain: long, Descriptors: of(entries("a=1"))}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.ShouldRateLimit(t.Context(), &pb.RateLimitRequest{Domain: long, Descriptors: of(entries("a=1"))}))(t)
 	metrics := gathered(t, s)
 	for name := range metrics {
 		if len(name) > 2000 {
@@ -98,9 +97,7 @@ descriptors:
 func TestSeriesOfOddTexts(t *testing.T) {
 	s := newService(t, rls.Config{}, simple)
 	for range 3 {
-		if _, err := s.ShouldRateLimit(t.Context(), &pb.RateLimitRequest{Domain: "d\xff", Descriptors: of(entries("a=1"))}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.ShouldRateLimit(t.Context(), &pb.RateLimitRequest{Domain: "d\xff", Descriptors: of(entries("a=1"))}))(t)
 	}
 	if n := gathered(t, s)[`ratelimit_service_rate_limit_domain_not_found{domain="d_"}`]; n != 3 {
 		t.Errorf("%v of 3 requests were counted", n)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/server/rls"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
@@ -257,10 +258,7 @@ func TestStoreFails(t *testing.T) {
 
 // Without a configuration nothing is decided, as with one that was refused.
 func TestNothingLoaded(t *testing.T) {
-	s, err := rls.New(rls.Config{Store: memstore.New(memstore.Config{})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(rls.New(rls.Config{Store: memstore.New(memstore.Config{})}))(t)
 	request := &pb.RateLimitRequest{Domain: "d", Descriptors: of(entries("a=1"))}
 	fails(t, s, request, codes.Unavailable, "no configuration of domains is loaded yet")
 	if err := s.Swap(parsed(t, simple, simple)); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), `the domain "d" is given twice`) {

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/server/rls"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
 )
@@ -22,10 +23,7 @@ func FuzzRequest(f *testing.F) {
 		{Domain: "d", HitsAddend: 3, Descriptors: of(costing("a=1", 0), costing("a=1", -2), costing("t=1", 1<<40))},
 		{Domain: "d", Descriptors: of(limited("a=1", 2, typed.RateLimitUnit_MONTH), limited("a=1", 0, 0))},
 	} {
-		text, err := proto.Marshal(r)
-		if err != nil {
-			f.Fatal(err)
-		}
+		text := must.Get(proto.Marshal(r))(f)
 		f.Add(text)
 	}
 	const config = `

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/server/rls"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
@@ -40,13 +41,8 @@ func newService(t testing.TB, config rls.Config, documents ...string) *rls.Servi
 	if config.Store == nil {
 		config.Store = memstore.New(memstore.Config{Now: still})
 	}
-	s, err := rls.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Swap(parsed(t, documents...)); err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(rls.New(config))(t)
+	must.Do(t, s.Swap(parsed(t, documents...)))
 	return s
 }
 

@@ -11,6 +11,7 @@ import (
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/server/rls"
 	"github.com/stint-go/stint/storetest"
@@ -131,10 +132,7 @@ func TestHoldsOfDomainsAreApart(t *testing.T) {
 
 // The guide's domain admits what the guide says.
 func TestGuideOfStreams(t *testing.T) {
-	guide, err := os.ReadFile("../../../../docs/envoy-streams.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	guide := must.Get(os.ReadFile("../../../../docs/envoy-streams.md"))(t)
 	_, text, _ := strings.Cut(string(guide), "# domains/llm.yaml\n")
 	text, _, _ = strings.Cut(text, "```")
 	s := newService(t, rls.Config{}, strings.Replace(text, "domain: llm", "domain: d", 1))

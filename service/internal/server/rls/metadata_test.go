@@ -9,6 +9,7 @@ import (
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/server/rls"
 )
 
@@ -24,10 +25,7 @@ descriptors:
 		`service_with_quota:{name:service_1} a:null b:2`: of(costing("service_1=", 0), costing("service_2=", 0)),
 		`service_with_quota:{name:service_2} a:1 b:2`:    of(costing("service_2=", 0), costing("service_1=", 0)),
 	} {
-		response, err := s.ShouldRateLimit(t.Context(), &pb.RateLimitRequest{Domain: "d", Descriptors: list})
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(s.ShouldRateLimit(t.Context(), &pb.RateLimitRequest{Domain: "d", Descriptors: list}))(t)
 		merged := response.DynamicMetadata.Fields["metadata"].GetStructValue().GetFields()
 		name := merged["service_with_quota"].GetStructValue().GetFields()["name"].GetStringValue()
 		_, null := merged["a"].GetKind().(*structpb.Value_NullValue)
@@ -49,10 +47,7 @@ descriptors:
 `)
 	list := of(costing("wide=", 1), costing("hard=", 1), costing("soft=", 1))
 	for _, want := range []string{"", "2"} {
-		response, err := s.ShouldRateLimit(t.Context(), &pb.RateLimitRequest{Domain: "d", Descriptors: list})
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(s.ShouldRateLimit(t.Context(), &pb.RateLimitRequest{Domain: "d", Descriptors: list}))(t)
 		var got []string
 		for _, value := range response.DynamicMetadata.Fields["shadowModeViolations"].GetListValue().GetValues() {
 			got = append(got, strconv.Itoa(int(value.GetNumberValue())))

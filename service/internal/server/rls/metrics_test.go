@@ -11,6 +11,7 @@ import (
 	typed "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/server/rls"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
 )
@@ -19,13 +20,8 @@ import (
 func gathered(t testing.TB, s *rls.Service) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	if err := registry.Register(s.Collector()); err != nil {
-		t.Fatal(err)
-	}
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, registry.Register(s.Collector()))
+	families := must.Get(registry.Gather())(t)
 	found := map[string]float64{}
 	for _, family := range families {
 		for _, m := range family.Metric {

@@ -9,6 +9,7 @@ import (
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/server/rls"
@@ -132,13 +133,8 @@ func TestAtomicAgainstTheOracle(t *testing.T) {
 	} {
 		l := modelled{key: fmt.Sprint("k", i), shadow: i == 3, quota: i >= 7}
 		if r.RequestsPerUnit > 0 {
-			limit, err := r.Limit(1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if l.policy, err = stint.NewPolicy(l.key, limit); err != nil {
-				t.Fatal(err)
-			}
+			limit := must.Get(r.Limit(1))(t)
+			l.policy = must.Get(stint.NewPolicy(l.key, limit))(t)
 		}
 		m.limits = append(m.limits, l)
 		domain.Descriptors = append(domain.Descriptors, domains.Descriptor{Key: l.key, RateLimit: &r, ShadowMode: l.shadow, QuotaMode: l.quota})
@@ -164,10 +160,7 @@ func TestAtomicAgainstTheOracle(t *testing.T) {
 			list = append(list, a)
 			r.Descriptors = append(r.Descriptors, costing(a.limit.key+"="+a.value, a.hits))
 		}
-		got, err := s.ShouldRateLimit(t.Context(), r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(s.ShouldRateLimit(t.Context(), r))(t)
 		denied, exceeds, _ := m.decide(list, clock.Instant())
 		codes[denied]++
 		if (got.OverallCode == over) != denied {

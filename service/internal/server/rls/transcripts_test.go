@@ -16,6 +16,7 @@ import (
 	typed "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc/status"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/server/rls"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
@@ -43,10 +44,7 @@ func TestTranscripts(t *testing.T) {
 	}
 	for _, path := range paths {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
-			text, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(os.ReadFile(path))(t)
 			var s *rls.Service
 			var clock *storetest.Clock
 			var document string
@@ -90,9 +88,7 @@ func TestTranscripts(t *testing.T) {
 				}
 			}
 			if *rewrite {
-				if err := os.WriteFile(path, []byte(strings.Join(out, "\n")+"\n"), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(path, []byte(strings.Join(out, "\n")+"\n"), 0o600))
 			}
 		})
 	}
@@ -108,17 +104,11 @@ func answer(t *testing.T, s *rls.Service, line string) string {
 		for _, word := range words[1:] {
 			switch word[0] {
 			case '*':
-				hits, err := strconv.ParseInt(word[1:], 10, 64)
-				if err != nil {
-					t.Fatal(err)
-				}
+				hits := must.Get(strconv.ParseInt(word[1:], 10, 64))(t)
 				d = costing(words[0], hits)
 			case '<':
 				most, unit, _ := strings.Cut(word[1:], "/")
-				n, err := strconv.ParseUint(most, 10, 32)
-				if err != nil {
-					t.Fatal(err)
-				}
+				n := must.Get(strconv.ParseUint(most, 10, 32))(t)
 				d.Limit = &common.RateLimitDescriptor_RateLimitOverride{
 					RequestsPerUnit: uint32(n), Unit: typed.RateLimitUnit(typed.RateLimitUnit_value[unit]),
 				}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 )
@@ -16,21 +17,12 @@ import (
 // address for want of an API key.
 func TestClientKeysOfAddresses(t *testing.T) {
 	limits := []stint.Limit{stint.FixedWindow(1, 1e9)}
-	set, err := rules.Compile([]rules.Rule{
+	set := must.Get(rules.Compile([]rules.Rule{
 		{ID: "login", Scope: []string{rules.PerIP}, Limits: limits},
 		{ID: "api", Scope: []string{rules.PerAPIKey}, Missing: rules.MissingIP, Limits: limits},
-	}, rules.Options{IPv6Prefix: 56})
-	if err != nil {
-		t.Fatal(err)
-	}
-	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{}), Set: set})
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, err := New(Config{Limiter: limiter, IPv6Prefix: 56, Registerer: prometheus.NewRegistry()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, rules.Options{IPv6Prefix: 56}))(t)
+	limiter := must.Get(enforce.New(enforce.Config{Store: memstore.New(memstore.Config{}), Set: set}))(t)
+	a := must.Get(New(Config{Limiter: limiter, IPv6Prefix: 56, Registerer: prometheus.NewRegistry()}))(t)
 	for client, want := range map[string]string{
 		"192.0.2.1":              "192.0.2.1",
 		"2001:db8:0:4711::1":     "2001:db8:0:4700::/56",

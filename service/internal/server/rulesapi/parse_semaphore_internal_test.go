@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/server/problem"
@@ -65,14 +66,8 @@ func TestPartOfManyRulesWaits(t *testing.T) {
 	for i := range list {
 		list[i] = rules.Rule{ID: fmt.Sprint(i), Scope: []string{rules.Global}, Unlimited: true}
 	}
-	set, err := rules.Compile(list, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{}), Set: set})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(rules.Compile(list, rules.Options{}))(t)
+	limiter := must.Get(enforce.New(enforce.Config{Store: memstore.New(memstore.Config{}), Set: set}))(t)
 	a := &API{config: Config{ReadBody: readAll, Limiter: limiter}, parsing: make(chan struct{}, 1)}
 	a.parsing <- struct{}{}
 	gone, cancel := context.WithCancel(t.Context())

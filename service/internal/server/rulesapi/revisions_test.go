@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/rulestore"
 )
@@ -28,23 +29,15 @@ func (s *slow) Load(ctx context.Context, number int64) (rulestore.Revision, erro
 // history makes revisions, of which every third changes the rule third.
 func history(t *testing.T, kept rulestore.Store, revisions int) *call {
 	t.Helper()
-	m, err := rulestore.NewManager(kept, rulestore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(rulestore.NewManager(kept, rulestore.Options{}))(t)
 	for n := range revisions {
 		rule := rules.Rule{ID: "other", Scope: []string{rules.Global}, Unlimited: true, Priority: n + 1}
 		if n%3 == 0 {
 			rule.ID = "third"
 		}
-		if _, err := m.Edit(t.Context(), rulestore.Author{}, func(d *rulestore.Draft) error { d.Put(rule); return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(m.Edit(t.Context(), rulestore.Author{}, func(d *rulestore.Draft) error { d.Put(rule); return nil }))(t)
 	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))(t)
 	return &call{api: &API{config: Config{Manager: m}}, r: request}
 }
 
@@ -70,10 +63,7 @@ func TestHistoryReadsWhatIsAskedFor(t *testing.T) {
 		{0, 50, "third", 30, 28, 1, 0},
 	} {
 		kept.loaded = nil
-		list, err := c.revisions(test.before, test.limit, test.rule)
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := must.Get(c.revisions(test.before, test.limit, test.rule))(t)
 		if len(kept.loaded) != test.loaded {
 			t.Errorf("%+v: loaded %v", test, kept.loaded)
 		}
@@ -93,10 +83,7 @@ func TestHistoryTakesBoundedTime(t *testing.T) {
 			begun, pages := time.Now(), 0
 			for next := int64(0); pages == 0 || next > 0; pages++ {
 				began := time.Now()
-				list, err := c.revisions(next, 100, rule)
-				if err != nil {
-					t.Fatal(err)
-				}
+				list := must.Get(c.revisions(next, 100, rule))(t)
 				if took := time.Since(began); took > historyTimeout+2*kept.each {
 					t.Errorf("a page took %s", took)
 				}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
@@ -23,9 +24,7 @@ func parse(t *testing.T, text string) document.Value {
 	t.Helper()
 	var faults document.Faults
 	v := document.JSON("test", []byte(text), &faults)
-	if err := faults.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, faults.Err())
 	return v
 }
 
@@ -168,10 +167,7 @@ func TestConditions(t *testing.T) {
 // Each route serves its own path and method, and those that change something say so.
 func TestRoutes(t *testing.T) {
 	var log bytes.Buffer
-	a, err := New(Config{Logger: slog.New(slog.NewTextHandler(&log, nil)), Registerer: prometheus.NewRegistry()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(New(Config{Logger: slog.New(slog.NewTextHandler(&log, nil)), Registerer: prometheus.NewRegistry()}))(t)
 	var mux problem.Mux[Caller]
 	a.Register(&mux)
 	fault := errors.New("a fault of the test")

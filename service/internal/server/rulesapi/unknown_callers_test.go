@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/logsampler"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
@@ -18,10 +19,7 @@ import (
 // Unknown callers can't fill the log; callers with a token are recorded each time.
 func TestStrangersCannotFillTheLog(t *testing.T) {
 	var log strings.Builder
-	m, err := newMetrics(prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(newMetrics(prometheus.NewRegistry()))(t)
 	now := stint.Instant(1_790_000_050_500_000)
 	a := &API{
 		config: Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, metrics: m,

@@ -6,15 +6,13 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 )
 
 // A process knows the sessions that it ended while the store is unreachable, and forgets them when they have expired.
 func TestEndedSessionsWithoutTheStore(t *testing.T) {
-	e, err := NewEnded(unreachable{memstore.New(memstore.Config{})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(NewEnded(unreachable{memstore.New(memstore.Config{})}))(t)
 	now := time.Unix(0, 0)
 	e.now = func() time.Time { return now }
 	e.End(t.Context(), "one")

@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 func TestIsLocalHost(t *testing.T) {
@@ -26,14 +28,8 @@ func TestIsLocalHost(t *testing.T) {
 // Tokens are compared in constant time: by crypto/subtle, every one of them, as hashes
 // of one length; nothing else in the package looks at one.
 func TestTokensAreComparedInConstantTime(t *testing.T) {
-	text, err := os.ReadFile("tokens.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := parser.ParseFile(token.NewFileSet(), "tokens.go", text, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("tokens.go"))(t)
+	file := must.Get(parser.ParseFile(token.NewFileSet(), "tokens.go", text, 0))(t)
 	compares := 0
 	for _, declaration := range file.Decls {
 		function, ok := declaration.(*ast.FuncDecl)

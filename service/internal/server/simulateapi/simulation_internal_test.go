@@ -17,6 +17,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/activity"
 	"github.com/stint-go/stint/service/internal/server/problem"
@@ -27,15 +28,10 @@ func simulated(t *testing.T, s *Simulator, request string, log []byte) (status i
 	t.Helper()
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
-	part, err := form.CreateFormField("request")
-	if err != nil {
-		t.Fatal(err)
-	}
+	part := must.Get(form.CreateFormField("request"))(t)
 	_, _ = part.Write([]byte(request))
 	if log != nil {
-		if part, err = form.CreateFormFile("log", "access.log"); err != nil {
-			t.Fatal(err)
-		}
+		part = must.Get(form.CreateFormFile("log", "access.log"))(t)
 		_, _ = part.Write(log)
 	}
 	_ = form.Close()
@@ -46,18 +42,13 @@ func simulated(t *testing.T, s *Simulator, request string, log []byte) (status i
 		p := problem.Of(err)
 		return p.Status, answer, p.Detail
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(w.Body.Bytes(), &answer))
 	return w.Code, answer, ""
 }
 
 func newSimulator(t *testing.T, list ...rules.Rule) *Simulator {
 	t.Helper()
-	set, err := rules.Compile(list, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(rules.Compile(list, rules.Options{}))(t)
 	s := New(Config{Stop: t.Context(), InForce: func() *rules.Set { return set }})
 	s.most = 20_000
 	return s
@@ -133,9 +124,7 @@ func TestSimulationEnds(t *testing.T) {
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
 	for _, part := range [][2]string{{"request", `{"inForce":true,"format":"combined"}`}, {"log", strings.Repeat("x\n", 1<<20)}} {
-		if err := form.WriteField(part[0], part[1]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, form.WriteField(part[0], part[1]))
 	}
 	_ = form.Close()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -188,10 +177,7 @@ func TestSimulationMemory(t *testing.T) {
 	for i := range many {
 		many[i] = fmt.Sprintf(`{"id":"r%d","scope":"per_ip","limits":[{"algorithm":"fixed_window","limit":1,"window":"1h"}]}`, i)
 	}
-	encoded, err := json.Marshal("[" + strings.Join(many, ",") + "]")
-	if err != nil {
-		t.Fatal(err)
-	}
+	encoded := must.Get(json.Marshal("[" + strings.Join(many, ",") + "]"))(t)
 	var candidates []string
 	for i := range 8 {
 		candidates = append(candidates, fmt.Sprintf(`{"name":"c%d","rules":%s}`, i, encoded))

@@ -14,6 +14,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/activity"
 )
@@ -78,14 +79,8 @@ func TestHostileLogs(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	zeros := make([]byte, 1<<20)
 	var gzipped, zstandard bytes.Buffer
-	g, err := gzip.NewWriterLevel(&gzipped, gzip.BestSpeed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	z, err := zstd.NewWriter(&zstandard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	g := must.Get(gzip.NewWriterLevel(&gzipped, gzip.BestSpeed))(t)
+	z := must.Get(zstd.NewWriter(&zstandard))(t)
 	unpacked, endless := 200, 30<<20 // MiB, and bytes
 	if testing.Short() {
 		unpacked, endless = 65, 4<<20 // still more than the bounds

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/server/rls"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
@@ -36,10 +37,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		for _, accounting := range []domains.Accounting{domains.Atomic, domains.Reference} {
-			s, err := rls.New(rls.Config{Store: memstore.New(memstore.Config{}), Accounting: accounting})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := must.Get(rls.New(rls.Config{Store: memstore.New(memstore.Config{}), Accounting: accounting}))(t)
 			if err := s.Swap([]*domains.Domain{domain}); err != nil {
 				t.Fatalf("what was read without a fault is refused: %v\n%+v", err, domain)
 			}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
 )
 
@@ -26,10 +27,7 @@ const limit = "{unit: hour, requests_per_unit: 1"
 // it, four blanks in, and before what is said of it, which -rewrite puts in place.
 func TestFaults(t *testing.T) {
 	const path = "testdata/faults.txt"
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(path))(t)
 	var out strings.Builder
 	for section := range strings.SplitSeq(strings.TrimPrefix(string(text), "# "), "\n# ") {
 		var document, want string
@@ -52,9 +50,7 @@ func TestFaults(t *testing.T) {
 		fmt.Fprintf(&out, "# %s\n    %s\n%s", name, strings.ReplaceAll(strings.TrimSuffix(document, "\n"), "\n", "\n    "), said)
 	}
 	if *rewrite {
-		if err := os.WriteFile(path, []byte(out.String()), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(out.String()), 0o600))
 	}
 }
 

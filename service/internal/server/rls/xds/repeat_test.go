@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/server/rls/xds"
 )
 
@@ -44,10 +45,7 @@ func (h *hasty) StreamRlsConfigs(stream configs.RateLimitConfigDiscoveryService_
 // answerOf is an answer with one limit, whose key may be empty, which is a fault.
 func answerOf(t *testing.T, key string, requests uint32) *discovery.DiscoveryResponse {
 	t.Helper()
-	text, err := proto.Marshal(limitOf("web", key, requests))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(proto.Marshal(limitOf("web", key, requests)))(t)
 	return &discovery.DiscoveryResponse{TypeUrl: xds.TypeURL, Resources: []*anypb.Any{{TypeUrl: xds.TypeURL, Value: text}}}
 }
 
@@ -66,10 +64,7 @@ func TestHastyPlane(t *testing.T) {
 		"two refused in turn": {[]*discovery.DiscoveryResponse{bad, worse}, 0, all},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			ln := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 			server, served := grpc.NewServer(), make(chan struct{})
 			configs.RegisterRateLimitConfigDiscoveryServiceServer(server, &hasty{answers: test.answers, all: all})
 			go func() {

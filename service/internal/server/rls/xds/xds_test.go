@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
 	"github.com/stint-go/stint/service/internal/server/rls/xds"
 )
@@ -174,10 +175,7 @@ func (k *taker) has(requests uint32) func() bool {
 // follow runs a client until the test ends.
 func follow(t *testing.T, config xds.Config, k *taker, sleep func(context.Context, time.Duration) error) {
 	t.Helper()
-	client, err := xds.New(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(xds.New(config))(t)
 	if sleep != nil {
 		client.SleepBy(sleep)
 	}
