@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testtable"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -24,60 +25,17 @@ func banning(client string, scope ...string) rules.Rule {
 }
 
 func TestOverridesOfAddresses(t *testing.T) {
-	const (
-		any64 = "an IPv4 address such as 192.0.2.1, an IPv6 network of 64 bits such as 2001:db8:1:2::/64, a network such as 10.0.0.0/8 or 2001:db8::/32, or unknown"
-		most  = "a network of up to 64 bits, by which IPv6 clients are counted, such as "
-	)
-	for _, test := range []struct {
-		bits         int
-		key, allowed string // "" is no fault
-	}{
-		{0, "192.0.2.1", ""},
-		{0, "unknown", ""},
-		{0, "2001:db8:1:2::/64", ""},
-		{0, "::/64", ""},
-		{56, "2001:db8:1:200::/56", ""},
-		{128, "2001:db8::1", ""},
-		{128, "192.0.2.1", ""},
-
-		{0, "2001:db8::1", "2001:db8::/64, by which the client is counted"},
-		{0, "2001:db8::1/64", "2001:db8::/64, by which the client is counted"},
-		{0, "2001:db8::1/128", most + "2001:db8::/64"},
-		{0, "2001:DB8:1::", "2001:db8:1::/64, by which the client is counted"},
-		{0, "2001:db8:1:2:3::/80", most + "2001:db8:1:2::/64"},
-		{0, "[2001:db8::1]:80", "2001:db8::/64, by which the client is counted"},
-		{0, "[2001:db8::1]", "2001:db8::/64, by which the client is counted"},
-		{0, "fe80::1%eth0", "fe80::/64, by which the client is counted"},
-		{0, "2001:db8::/48", ""},
-		{0, "::/0", ""},
-		{0, "2001:DB8::/32", "2001:db8::/32, as the network is written"},
-		{0, "2001:db8::1/32", "2001:db8::/32, as the network is written"},
-		{56, "2001:db8::/64", "a network of up to 56 bits, by which IPv6 clients are counted, such as 2001:db8::/56"},
-		{128, "2001:db8::/64", ""},
-		{128, "2001:db8::1/128", "2001:db8::1, by which the client is counted"},
-		{128, "::ffff:192.0.2.1", "192.0.2.1, by which the client is counted"},
-		{0, "::ffff:192.0.2.1", "192.0.2.1, by which the client is counted"},
-		{0, "192.0.2.2:80", "192.0.2.2, by which the client is counted"},
-		{0, " 192.0.2.3", "192.0.2.3, by which the client is counted"},
-		{0, "192.0.2.3/32", "192.0.2.3, by which the client is counted"},
-		{0, "10.0.0.0/8", ""},
-		{0, "10.0.0.0/31", ""},
-		{0, "0.0.0.0/0", ""},
-		{0, "10.1.0.0/8", "10.0.0.0/8, as the network is written"},
-		{0, "::ffff:10.0.0.0/104", any64},
-		{0, "10.0.0.0/33", any64},
-		{0, "foo", any64},
-		{0, "Unknown", any64},
-		{0, "192.0.2.01", any64},
-		{0, "*", any64},
-	} {
-		_, err := rules.Compile([]rules.Rule{banning(test.key, rules.PerIP)}, rules.Options{IPv6Prefix: test.bits})
+	for _, test := range testtable.Rows[struct {
+		Bits         int
+		Key, Allowed string
+	}](t, "testdata/addresses.txt") {
+		_, err := rules.Compile([]rules.Rule{banning(test.Key, rules.PerIP)}, rules.Options{IPv6Prefix: test.Bits})
 		want := ""
-		if test.allowed != "" {
-			want = fmt.Sprintf(`stint: rule "a": overrides[0].key is %q; allowed: %s`, test.key, test.allowed)
+		if test.Allowed != "" {
+			want = fmt.Sprintf(`stint: rule "a": overrides[0].key is %q; allowed: %s`, test.Key, test.Allowed)
 		}
 		if got := text(err); got != want {
-			t.Errorf("%q of %d bits: %s, want %s", test.key, test.bits, got, want)
+			t.Errorf("%q of %d bits: %s, want %s", test.Key, test.Bits, got, want)
 		}
 	}
 }

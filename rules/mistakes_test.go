@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/testtable"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -32,53 +33,22 @@ func review(t *testing.T, r rules.Rule) (fault, warning string) {
 
 // A path that is written for another router matches none of the requests that are meant.
 func TestDialects(t *testing.T) {
-	for _, test := range []struct{ path, allowed string }{
-		{"/users/:id", "/users/{id}, or /users/%3Aid for :id itself"},
-		{"/:tenant/users", "/{tenant}/users, or /%3Atenant/users for :tenant itself"},
-		{"/users/:user_id.json", "/users/{user_id}, or /users/%3Auser_id.json for :user_id.json itself"},
-		{"/files/:name/**", "/files/{name}/**, or /files/%3Aname/** for :name itself"},
-		{"/users/<id>", "/users/{id}, or /users/%3Cid%3E for <id> itself"},
-		{"/users/<int:id>", "/users/{id}, or /users/%3Cint%3Aid%3E for <int:id> itself"},
-		{"/users/<int:id>/posts", "/users/{id}/posts, or"},
-		{"/files/<path:rest>", "/files/**, or"},
-		{"/files/<path..>", "/files/**, or"},
-		{"/files/<path:rest>/x", "/files/*/x, or"},
-		{"/users/[id]", "/users/{id}, or /users/%5Bid%5D for [id] itself"},
-		{"/files/[...slug]", "/files/**, or"},
-		{"/files/[[...slug]]", "/files/**, or"},
-		{"/files/...", "/files/**"},
-		{"/files/{rest...}", "/files/**"},
-		{"/files/{$}", "/files/"},
-		{"/{$}", "/"},
-		{"/users/{id:[0-9]+}", "/users/{id}"},
-		{"/users/{id:int}/x", "/users/{id}/x"},
-		{"/users/{[0-9]+}", "/users/*"},
-		{"/users/[0-9]+", "/users/*, or /users/%5B0-9%5D%2B for [0-9]+ itself"},
-		{`/users/\d+`, "/users/*"},
-		{`/users/(\d+)`, "/users/*"},
-		{`/users/\w+/x`, "/users/*/x"},
-		{`/v1\.0`, "/*"},
-		{"/users/.+", "/users/*, or"},
-		{"/(a|b)", "/*, or"},
-		{"/^users", "/*, or"},
-		{"/login$", "/login, or /login%24 for login$ itself"},
-		{"/users/$", "/users/, or"},
-	} {
-		r := onPath("r", test.path)
+	for _, test := range testtable.Rows[struct{ Path, Allowed string }](t, "testdata/dialects.txt") {
+		r := onPath("r", test.Path)
 		fault, warning := review(t, r)
-		if want := "allowed: " + test.allowed; !strings.Contains(fault, want) || !strings.Contains(fault, `rule "r": match.path is "`) {
-			t.Errorf("%s: fault %q, want %s", test.path, fault, want)
+		if want := "allowed: " + test.Allowed; !strings.Contains(fault, want) || !strings.Contains(fault, `rule "r": match.path is "`) {
+			t.Errorf("%s: fault %q, want %s", test.Path, fault, want)
 		} else if !strings.Contains(warning, want) {
-			t.Errorf("%s: warning %q, want %s", test.path, warning, want)
+			t.Errorf("%s: warning %q, want %s", test.Path, warning, want)
 		}
-		instead, _, _ := strings.Cut(test.allowed, ", or")
+		instead, _, _ := strings.Cut(test.Allowed, ", or")
 		if fault, warning = review(t, onPath("r", instead)); fault+warning != "" {
-			t.Errorf("%s is to be written %s: %s%s", test.path, instead, fault, warning)
+			t.Errorf("%s is to be written %s: %s%s", test.Path, instead, fault, warning)
 		}
 		except := rule("r")
-		except.Match.Except = []string{"/x", test.path}
+		except.Match.Except = []string{"/x", test.Path}
 		if fault, _ = review(t, except); !strings.Contains(fault, "match.except[1] is") {
-			t.Errorf("excepting %s: %q", test.path, fault)
+			t.Errorf("excepting %s: %q", test.Path, fault)
 		}
 	}
 	for _, path := range []string{

@@ -11,6 +11,7 @@ import (
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testtable"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -65,43 +66,10 @@ func TestBorrowOfBothIsWritten(t *testing.T) {
 
 // What is not written as it should be is a fault with its place.
 func TestFaultsOfWithinAsWritten(t *testing.T) {
-	for text, want := range map[string]string{
-		`within: 5`:                                          "r.yaml:1:19: rule \"a\": within is 5; allowed: a text",
-		`within: [org]`:                                      "within is a list",
-		`guaranteed: [search]`:                               "guaranteed is a list; allowed: a mapping of names, of which each has a mapping",
-		`guaranteed: {search: 30}`:                           "guaranteed.search is 30; allowed: a mapping",
-		`guaranteed: {search: {limit: 5}}`:                   "\"limit\" is not a name in rule \"a\": guaranteed.search; allowed: capacity, refill",
-		`guaranteed: {search: {capacity: 0, refill: 3/s}}`:   "guaranteed.search.capacity is 0; allowed: 1 to 1000000000",
-		`guaranteed: {search: {capacity: 30, refill: fast}}`: "guaranteed.search.refill is \"fast\"",
-		`guaranteed: {search: {capacity: 30, refill: 3}}`:    "guaranteed.search.refill is 3",
-		`guaranteed: {a: {capacity: 1, refill: 1/s}, a: {capacity: 2, refill: 1/s}}`: "\"a\" is given twice",
-		`weights: {search: 1.5}`:           "weights.search is 1.5; allowed: 1 to 1000000000",
-		`weights: {search: many}`:          "weights.search is \"many\"",
-		`weights: 5`:                       "weights is 5; allowed: a mapping of clients to weights, such as search: 3",
-		`borrow: 50`:                       "borrow is 50; allowed: true, false or a rate such as 50/s",
-		`borrow: yes`:                      "borrow is \"yes\"; allowed: true, false or a rate",
-		`borrow: 0/s`:                      "borrow is \"0/s\"",
-		`borrow: -1/s`:                     "borrow is \"-1/s\"",
-		`borrow: {rate: 50/s}`:             "borrow is a mapping; allowed: true, false or a rate",
-		`max_cost: 0`:                      "max_cost is 0; allowed: 1 to 1000000000",
-		`max_cost: all`:                    "max_cost is \"all\"",
-		`otherwise: []`:                    "otherwise is an empty list",
-		`classes: [batch]`:                 "classes is a list",
-		`classes: {by: class}`:             "classes.by is \"class\"; allowed: a mapping",
-		`classes: {by: {header: X-Class}}`: "\"header\" is not a name in rule \"a\": classes.by; allowed: attribute",
-		`classes: {keep: [batch]}`:         "classes.keep is a list; allowed: a mapping of classes to what each leaves, such as batch: 40%",
-		`classes: {keep: {batch: 40}}`:     "classes.keep.batch is 40; allowed: 0% to 99%",
-		`classes: {keep: {batch: 0.4}}`:    "classes.keep.batch is 0.4; allowed: 0% to 99%",
-		`classes: {keep: {batch: 100%}}`:   "classes.keep.batch is \"100%\"; allowed: 0% to 99%",
-		`classes: {keep: {batch: -1%}}`:    "classes.keep.batch is \"-1%\"; allowed: 0% to 99%",
-		`classes: {keep: {batch: 12.5%}}`:  "classes.keep.batch is \"12.5%\"; allowed: 0% to 99%",
-		`classes: {keep: {batch: "%"}}`:    "classes.keep.batch is \"%\"; allowed: 0% to 99%",
-		`classes: {keep: {batch: 40 %}}`:   "classes.keep.batch is \"40 %\"; allowed: 0% to 99%",
-		`classes: {keep: {a: 1%, a: 2%}}`:  "\"a\" is given twice",
-	} {
-		_, _, err := rulefile.Parse("r.yaml", []byte("- {id: a, "+text+"}\n"))
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v; want %s", text, err, want)
+	for _, test := range testtable.Rows[struct{ Text, Want string }](t, "testdata/within.txt") {
+		_, _, err := rulefile.Parse("r.yaml", []byte("- {id: a, "+test.Text+"}\n"))
+		if err == nil || !strings.Contains(err.Error(), test.Want) {
+			t.Errorf("%s: %v; want %s", test.Text, err, test.Want)
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testtable"
 	"github.com/stint-go/stint/service/internal/server/problem"
 )
 
@@ -53,29 +54,13 @@ func write(v document.Value) string {
 
 // The examples of RFC 7396, appendix A.
 func TestMerge(t *testing.T) {
-	for _, test := range [][3]string{
-		{`{"a":"b"}`, `{"a":"c"}`, `{"a":"c"}`},
-		{`{"a":"b"}`, `{"b":"c"}`, `{"a":"b","b":"c"}`},
-		{`{"a":"b"}`, `{"a":null}`, `{}`},
-		{`{"a":"b","b":"c"}`, `{"a":null}`, `{"b":"c"}`},
-		{`{"a":["b"]}`, `{"a":"c"}`, `{"a":"c"}`},
-		{`{"a":"c"}`, `{"a":["b"]}`, `{"a":["b"]}`},
-		{`{"a":{"b":"c"}}`, `{"a":{"b":"d","c":null}}`, `{"a":{"b":"d"}}`},
-		{`{"a":[{"b":"c"}]}`, `{"a":[1]}`, `{"a":[1]}`},
-		{`["a","b"]`, `["c","d"]`, `["c","d"]`},
-		{`{"a":"b"}`, `["c"]`, `["c"]`},
-		{`{"a":"foo"}`, `null`, `null`},
-		{`{"a":"foo"}`, `"bar"`, `"bar"`},
-		{`{"e":null}`, `{"a":1}`, `{"e":null,"a":1}`},
-		{`[1,2]`, `{"a":"b","c":null}`, `{"a":"b"}`},
-		{`{}`, `{"a":{"bb":{"ccc":null}}}`, `{"a":{"bb":{}}}`},
-	} {
-		target := parse(t, test[0])
-		if got := write(merge(target, parse(t, test[1]))); got != test[2] {
-			t.Errorf("%s merged into %s is %s, want %s", test[1], test[0], got, test[2])
+	for _, test := range testtable.Rows[struct{ Target, Patch, Want string }](t, "testdata/merge.txt") {
+		target := parse(t, test.Target)
+		if got := write(merge(target, parse(t, test.Patch))); got != test.Want {
+			t.Errorf("%s merged into %s is %s, want %s", test.Patch, test.Target, got, test.Want)
 		}
-		if got := write(target); got != test[0] {
-			t.Errorf("the target %s became %s", test[0], got)
+		if got := write(target); got != test.Target {
+			t.Errorf("the target %s became %s", test.Target, got)
 		}
 	}
 }
@@ -112,32 +97,12 @@ func TestMergeOfManyMembers(t *testing.T) {
 
 // If-Match and If-None-Match, RFC 9110, sections 13.1.1 and 13.1.2.
 func TestConditions(t *testing.T) {
-	for _, test := range []struct {
-		match, noneMatch, tag string
-		status                int
-	}{
-		{"", "", `"a"`, 0},
-		{"", "", "", 0},
-		{`"a"`, "", `"a"`, 0},
-		{`"a"`, "", `"b"`, 412},
-		{`"a"`, "", "", 412},
-		{`"x" , "a,b","c"`, "", `"a,b"`, 0},
-		{`W/"a"`, "", `"a"`, 412}, // the comparison is strong
-		{`W/"b", "a"`, "", `"a"`, 0},
-		{"*", "", `"a"`, 0},
-		{"*", "", "", 412},
-		{",", "", `"a"`, 412},
-		{"", "*", `"a"`, 412},
-		{"", "*", "", 0},
-		{"", `"a"`, `"a"`, 412},
-		{"", `"a"`, `"b"`, 0},
-		{"", `W/"a"`, `"a"`, 412}, // the comparison is weak
-		{"", `"b", W/"a"`, `"a"`, 412},
-		{"", `W/"a"`, `"b"`, 0},
-		{`"a"`, `"b"`, `"a"`, 0},
-	} {
+	for _, test := range testtable.Rows[struct {
+		Match, NoneMatch, Tag string
+		Status                int
+	}](t, "testdata/conditions.txt") {
 		header := http.Header{}
-		for field, value := range map[string]string{"If-Match": test.match, "If-None-Match": test.noneMatch} {
+		for field, value := range map[string]string{"If-Match": test.Match, "If-None-Match": test.NoneMatch} {
 			if value != "" {
 				header.Set(field, value)
 			}
@@ -147,10 +112,10 @@ func TestConditions(t *testing.T) {
 			t.Errorf("%v: %v", header, err)
 			continue
 		}
-		err = conditions.check(test.tag)
+		err = conditions.check(test.Tag)
 		var failed *problem.Error
-		if status := statusOf(err); status != test.status || errors.As(err, &failed) && failed.Value != test.tag {
-			t.Errorf("%v of %s: %v, want %d", header, test.tag, err, test.status)
+		if status := statusOf(err); status != test.Status || errors.As(err, &failed) && failed.Value != test.Tag {
+			t.Errorf("%v of %s: %v, want %d", header, test.Tag, err, test.Status)
 		}
 	}
 	for _, bad := range []string{`a`, `"a`, `W/`, `"a" b`, `w/"a"`, `"`} {
