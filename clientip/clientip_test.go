@@ -10,6 +10,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testtable"
 )
 
 func resolver(t testing.TB, config clientip.Config) *clientip.Resolver {
@@ -32,55 +33,16 @@ var behind = clientip.Config{
 }
 
 func TestClient(t *testing.T) {
-	type fields = http.Header
-	xff := func(lines ...string) fields { return fields{"X-Forwarded-For": lines} }
-	for _, test := range []struct {
-		name   string
-		peer   string
-		header fields
-		want   string
-	}{
-		{"a peer without proxies", "203.0.113.7:4711", nil, "203.0.113.7"},
-		{"an untrusted peer is not believed", "203.0.113.7:4711", xff("198.51.100.1"), "203.0.113.7"},
-		{"a trusted peer that says nothing", "10.0.0.1:80", nil, "10.0.0.1"},
-		{"one hop", "10.0.0.1:80", xff("198.51.100.1"), "198.51.100.1"},
-		{"the right-most untrusted counts", "10.0.0.1:80", xff("1.2.3.4, 198.51.100.1, 10.9.9.9"), "198.51.100.1"},
-		{"lines are joined", "10.0.0.1:80", xff("1.2.3.4", "198.51.100.1 ,10.2.2.2", "10.3.3.3"), "198.51.100.1"},
-		{"all trusted: the left-most", "10.0.0.1:80", xff("10.7.7.7, 10.8.8.8", "10.9.9.9"), "10.7.7.7"},
-		{"an unreadable hop stops the walk", "10.0.0.1:80", xff("198.51.100.1, nonsense, 10.9.9.9"), "10.9.9.9"},
-		{"unreadable at once", "10.0.0.1:80", xff("198.51.100.1, unknown"), "10.0.0.1"},
-		{"an unreadable line stops the walk", "10.0.0.1:80", xff("198.51.100.1", "_hidden", "10.9.9.9"), "10.9.9.9"},
-		{"an empty hop is unreadable", "10.0.0.1:80", xff("198.51.100.1,"), "10.0.0.1"},
-		{"an empty field is present", "10.0.0.1:80", fields{"X-Forwarded-For": {""}, "X-Real-Ip": {"198.51.100.1"}}, "10.0.0.1"},
-		{"what stands left of the client is not read", "10.0.0.1:80", xff("\x00junk, 198.51.100.1"), "198.51.100.1"},
-		{"the first present field counts", "10.0.0.1:80", fields{"X-Real-Ip": {"198.51.100.2"}, "X-Forwarded-For": {"198.51.100.1"}}, "198.51.100.1"},
-		{"the second field", "10.0.0.1:80", fields{"X-Real-Ip": {"198.51.100.2"}}, "198.51.100.2"},
-		{"a field that was not named", "10.0.0.1:80", fields{"Cf-Connecting-Ip": {"198.51.100.2"}}, "10.0.0.1"},
-		{"a port", "10.0.0.1:80", xff("198.51.100.1:4711"), "198.51.100.1"},
-		{"port 0", "10.0.0.1:80", xff("198.51.100.1:0"), "198.51.100.1"},
-		{"no port behind the colon", "10.0.0.1:80", xff("198.51.100.1:"), "10.0.0.1"},
-		{"a port out of range", "10.0.0.1:80", xff("198.51.100.1:65536"), "10.0.0.1"},
-		{"a port of words", "10.0.0.1:80", xff("198.51.100.1:http"), "10.0.0.1"},
-		{"IPv6", "10.0.0.1:80", xff("2001:db8::1"), "2001:db8::1"},
-		{"IPv6 in brackets", "10.0.0.1:80", xff("[2001:db8::1]"), "2001:db8::1"},
-		{"IPv6 with a port", "10.0.0.1:80", xff("[2001:db8::1]:443"), "2001:db8::1"},
-		{"IPv6 with a zone and a port", "10.0.0.1:80", xff("[fe80::1%eth0]:443"), "fe80::1"},
-		{"IPv6 with a zone", "10.0.0.1:80", xff("fe80::1%eth0"), "fe80::1"},
-		{"a trusted hop with a zone", "10.0.0.1:80", xff("198.51.100.1, fd00::1%eth0"), "198.51.100.1"},
-		{"an open bracket", "10.0.0.1:80", xff("[2001:db8::1"), "10.0.0.1"},
-		{"junk behind a bracket", "10.0.0.1:80", xff("[2001:db8::1]443"), "10.0.0.1"},
-		{"IPv4 in brackets", "10.0.0.1:80", xff("[198.51.100.1]:80"), "10.0.0.1"},
-		{"an IPv4-mapped client", "10.0.0.1:80", xff("::ffff:198.51.100.1"), "198.51.100.1"},
-		{"an IPv4-mapped proxy", "[::ffff:10.0.0.1]:80", xff("198.51.100.1"), "198.51.100.1"},
-		{"an IPv6 proxy", "[fd00::1]:80", xff("198.51.100.1"), "198.51.100.1"},
-		{"an IPv6 peer with a zone", "[fe80::7%eth0]:80", nil, "fe80::7"},
-		{"quotes are not read", "10.0.0.1:80", xff(`"[2001:db8::1]:80"`), "10.0.0.1"},
-		{"leading zeros are not read", "10.0.0.1:80", xff("198.051.100.1"), "10.0.0.1"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			got := resolver(t, behind).Client(test.peer, test.header)
-			if got != netip.MustParseAddr(test.want) {
-				t.Errorf("Client(%q, %v) = %v, want %v", test.peer, test.header, got, test.want)
+	for _, test := range testtable.Rows[struct{ Name, Peer, Fields, Want string }](t, "testdata/clients.txt") {
+		t.Run(test.Name, func(t *testing.T) {
+			header := http.Header{}
+			for field := range strings.SplitSeq(test.Fields, " | ") {
+				if name, value, found := strings.Cut(field, ": "); found {
+					header.Add(name, value)
+				}
+			}
+			if got := resolver(t, behind).Client(test.Peer, header); got != netip.MustParseAddr(test.Want) {
+				t.Errorf("Client(%q, %v) = %v, want %v", test.Peer, header, got, test.Want)
 			}
 		})
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testtable"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -68,54 +69,23 @@ func call(ctx context.Context, t testing.TB, tr http.RoundTripper, url string) e
 const bubbleStart = 946684800
 
 func TestTransportHeedsServers(t *testing.T) {
-	for _, test := range []struct {
-		name   string
-		status int
-		fields []string
-		want   time.Duration // how long the next call waits
-	}{
-		{"seconds", 429, []string{"Retry-After: 7"}, 7 * time.Second},
-		{"seconds of 503", 503, []string{"Retry-After: 7"}, 7 * time.Second},
-		{"a date", 429, []string{"Retry-After: Sat, 01 Jan 2000 00:00:09 GMT"}, 9 * time.Second},
-		{"a date of a clock that is fast", 429, []string{"Retry-After: Sat, 01 Jan 2000 01:00:09 GMT", "Date: Sat, 01 Jan 2000 01:00:05 GMT"}, 4 * time.Second},
-		{"a date that has passed", 429, []string{"Retry-After: Fri, 31 Dec 1999 23:00:00 GMT"}, 0},
-		{"another status", 200, []string{"Retry-After: 7"}, 0},
-		{"the first counts", 429, []string{"Retry-After: 7", `RateLimit: "a";r=0;t=30`}, 7 * time.Second},
-		{"too long", 429, []string{"Retry-After: 99999999999999999999"}, 24 * time.Hour},
-		{"no number", 429, []string{"Retry-After: soon"}, 0},
-		{"negative", 429, []string{"Retry-After: -7"}, 0},
-		{"two", 429, []string{"Retry-After: 7", "Retry-After: 8"}, 0},
-
-		{"RateLimit", 429, []string{`RateLimit: "a";r=0;t=30`}, 30 * time.Second},
-		{"RateLimit before the denial", 200, []string{`RateLimit: "a";r=0;t=30`}, 30 * time.Second},
-		{"something remains", 200, []string{`RateLimit: "a";r=1;t=30`}, 0},
-		{"the longest of what is used up", 200, []string{`RateLimit: "a";r=0;t=3, "b";r=0;t=5;pk=:AAA=:`, `RateLimit: "c";r=1;t=30`}, 5 * time.Second},
-		{"as the proposal 166 spells it", 200, []string{`RateLimit: "a";a=0;w=3, "b";a=-0;w=4`, `RateLimit: "c";a=1;w=30`}, 4 * time.Second},
-		{"no time", 200, []string{`RateLimit: "a";r=0`}, 0},
-		{"negative time", 200, []string{`RateLimit: "a";r=0;t=-5`}, 0},
-		{"a decimal", 200, []string{`RateLimit: "a";r=0;t=5.0`}, 0},
-		{"a token for a name", 200, []string{`RateLimit: a;r=0;t=5`}, 0},
-		{"unreadable at its end", 200, []string{`RateLimit: "a";r=0;t=5, "`}, 0},
-		{"a bad field before another", 429, []string{`Retry-After: x`, `RateLimit: "a";r=0;t=5`}, 5 * time.Second},
-
-		{"X-RateLimit, from now", 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 12"}, 12 * time.Second},
-		{"X-RateLimit, Unix", 200, []string{"X-RateLimit-Remaining: 0", fmt.Sprint("X-RateLimit-Reset: ", 1_000_000_000), fmt.Sprint("Date: ", time.Unix(999_999_990, 0).UTC().Format(http.TimeFormat))}, 10 * time.Second},
-		{"X-RateLimit, in milliseconds", 429, []string{"X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 1790000000000"}, 0},
-		{"X-RateLimit, some remain", 429, []string{"X-RateLimit-Remaining: 1", "X-RateLimit-Reset: 12"}, 0},
-		{"X-RateLimit, no number", 429, []string{"X-RateLimit-Remaining: none", "X-RateLimit-Reset: 12"}, 0},
-		{"X-RateLimit, no reset", 429, []string{"X-RateLimit-Remaining: 0"}, 0},
-	} {
-		t.Run(test.name, func(t *testing.T) {
+	for _, test := range testtable.Rows[struct {
+		Name   string
+		Status int
+		Want   time.Duration // how long the next call waits
+		Fields string
+	}](t, "testdata/servers.txt") {
+		t.Run(test.Name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				if time.Now().Unix() != bubbleStart {
 					t.Fatal("the test's dates are not the bubble's")
 				}
-				tr := transport(t, httplimit.TransportConfig{MaxWait: 48 * time.Hour, Base: once(answers(test.status, test.fields...))})
+				tr := transport(t, httplimit.TransportConfig{MaxWait: 48 * time.Hour, Base: once(answers(test.Status, strings.Split(test.Fields, " | ")...))})
 				for range 2 {
 					must.Do(t, call(t.Context(), t, tr, "http://a.example/"))
 				}
-				if got := time.Since(time.Unix(bubbleStart, 0)); got != test.want {
-					t.Errorf("the second call was made after %v, want %v", got, test.want)
+				if got := time.Since(time.Unix(bubbleStart, 0)); got != test.Want {
+					t.Errorf("the second call was made after %v, want %v", got, test.Want)
 				}
 			})
 		})

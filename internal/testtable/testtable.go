@@ -11,12 +11,13 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/stint-go/stint/internal/must"
 )
 
-// Rows are the rows of a file. Row is a struct of exported fields, one for each cell in order: texts, integers and bools.
-// A table without rows, and a row that is none of Row's, end the test.
+// Rows are the rows of a file. Row is a struct of exported fields, one for each cell in order: texts, integers (int),
+// durations and bools. A table without rows, and a row that does not fit, end the test.
 func Rows[Row any](t must.Test, file string) (rows []Row) {
 	t.Helper()
 	for number, line := range strings.Split(string(must.Get(os.ReadFile(file))(t)), "\n") {
@@ -38,7 +39,8 @@ func Rows[Row any](t must.Test, file string) (rows []Row) {
 // cellsOf takes a line apart.
 func cellsOf(line string) (cells []string) {
 	for line = strings.TrimLeft(line, " "); line != ""; line = strings.TrimLeft(line, " ") {
-		if quoted, err := strconv.QuotedPrefix(line); err == nil && (len(quoted) == len(line) || strings.HasPrefix(line[len(quoted):], "  ")) {
+		quoted, err := strconv.QuotedPrefix(line)
+		if more := line[len(quoted):]; err == nil && (more == "" || strings.HasPrefix(more, "  ")) {
 			text, _ := strconv.Unquote(quoted) // which QuotedPrefix has checked
 			cells, line = append(cells, text), line[len(quoted):]
 			continue
@@ -67,8 +69,12 @@ func fill(row reflect.Value, cells []string) error {
 			var n int
 			n, err = strconv.Atoi(cell)
 			field.SetInt(int64(n))
+		case reflect.Int64: // a duration
+			var d time.Duration
+			d, err = time.ParseDuration(cell)
+			field.SetInt(int64(d))
 		default:
-			err = fmt.Errorf("field %s is neither a text nor an integer nor a bool", row.Type().Field(i).Name)
+			err = fmt.Errorf("field %s is neither a text nor an integer, a duration or a bool", row.Type().Field(i).Name)
 		}
 		if err != nil {
 			return err

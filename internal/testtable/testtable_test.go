@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testtable"
@@ -14,12 +15,13 @@ type row struct {
 	Text string
 	N    int
 	Is   bool
+	Past time.Duration
 }
 
 func TestRows(t *testing.T) {
-	want := []row{{"a b", 1, true}, {"", -2, false}, {"# \"x\"  y\n", 0, true}, {`'say "it"'`, 3, false}}
+	want := []row{{"a b", 1, true, 0}, {"", -2, false, time.Minute}, {"# \"x\"  y\n", 0, true, 0}, {`'say "it"'`, 3, false, 2 * time.Second}}
 	if got := testtable.Rows[row](t, "testdata/rows.txt"); !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("%+v, want %+v", got, want)
 	}
 }
 
@@ -32,10 +34,10 @@ func (ends) Fatal(args ...any) { panic(fmt.Sprint(args...)) }
 
 func TestRowsThatDoNotFit(t *testing.T) {
 	for want, read := range map[string]func(must.Test){
-		"rows.txt:2: the row has 3 cells; want 1": func(t must.Test) { testtable.Rows[struct{ A string }](t, "testdata/rows.txt") },
-		"invalid syntax":                          func(t must.Test) { testtable.Rows[struct{ A, B, C bool }](t, "testdata/rows.txt") },
-		"field A is neither a text":               func(t must.Test) { testtable.Rows[struct{ A, B, C float64 }](t, "testdata/rows.txt") },
-		"no such file":                            func(t must.Test) { testtable.Rows[row](t, "testdata/none.txt") },
+		"rows.txt:2: the row has 4 cells; want 1": func(t must.Test) { testtable.Rows[struct{ A string }](t, "testdata/rows.txt") },
+		"invalid syntax":            func(t must.Test) { testtable.Rows[struct{ A, B, C, D bool }](t, "testdata/rows.txt") },
+		"field A is neither a text": func(t must.Test) { testtable.Rows[struct{ A, B, C, D float64 }](t, "testdata/rows.txt") },
+		"no such file":              func(t must.Test) { testtable.Rows[row](t, "testdata/none.txt") },
 	} {
 		func() {
 			defer func() {

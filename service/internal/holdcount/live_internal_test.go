@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testtable"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -44,38 +46,8 @@ func gauge(t *testing.T, s *Store) string {
 // A hold is live while this process has reserved it and neither ended it nor let it expire, as docs/reference/metrics.md
 // says. Two processes share a store: the first is counted.
 func TestLiveHolds(t *testing.T) {
-	live, lost := 30*time.Second, 61*time.Second
-	for name, test := range map[string]struct {
-		steps []any // an operation as "process verb id", a time to pass, "scrape", "reset", or "flush": the store loses all
-		want  string
-	}{
-		"reserved":                      {[]any{"1 reserve a", live}, "1 live, 0 expired"},
-		"reserved again":                {[]any{"1 reserve a", live, "1 reserve a", lost - live}, "1 live, 0 expired"},
-		"committed":                     {[]any{"1 reserve a", live, "1 commit a"}, "0 live, 0 expired"},
-		"cancelled":                     {[]any{"1 reserve a", "1 reserve b", "1 cancel a"}, "1 live, 0 expired"},
-		"dropped":                       {[]any{"1 reserve a", "1 drop a"}, "0 live, 0 expired"},
-		"expired":                       {[]any{"1 reserve a", lost}, "0 live, 1 expired"},
-		"expired, then committed":       {[]any{"1 reserve a", lost, "1 commit a"}, "0 live, 1 expired"},
-		"expired, then cancelled":       {[]any{"1 reserve a", lost, "1 cancel a"}, "0 live, 1 expired"},
-		"expired, then not known":       {[]any{"1 reserve a", 5 * lost, "1 cancel a"}, "0 live, 1 expired"},
-		"expired, then reserved":        {[]any{"1 reserve a", lost, "1 reserve a"}, "1 live, 1 expired"},
-		"scraped, then committed":       {[]any{"1 reserve a", lost, "scrape", "1 commit a"}, "0 live, 1 expired"},
-		"reset, then committed":         {[]any{"1 reserve a", "reset", "1 commit a"}, "0 live, 0 expired"},
-		"reset":                         {[]any{"1 reserve a", "reset"}, "1 live, 0 expired"},
-		"denied":                        {[]any{"1 reserve a", "1 reserve b", "1 reserve c"}, "2 live, 0 expired"},
-		"by another process":            {[]any{"2 reserve a", "1 reserve a"}, "0 live, 0 expired"},
-		"ended by another process":      {[]any{"1 reserve a", "2 commit a"}, "1 live, 0 expired"},
-		"told that another ended it":    {[]any{"1 reserve a", "2 commit a", "1 cancel a"}, "0 live, 0 expired"},
-		"renewed by another process":    {[]any{"1 reserve a", live, "2 reserve a", live + 2*time.Second}, "0 live, 1 expired"},
-		"committed twice, by another":   {[]any{"1 reserve a", "2 commit a", "1 commit a"}, "0 live, 0 expired"},
-		"admitted by a failure policy":  {[]any{"1 reserve degraded"}, "0 live, 0 expired"},
-		"reset, then lost":              {[]any{"1 reserve a", "reset", "1 reserve b", "1 reserve c", "1 reserve a"}, "2 live, 0 expired"},
-		"flushed, then charged late":    {[]any{"1 reserve a", "flush", "1 commit a"}, "0 live, 0 expired"},
-		"flushed, then not known":       {[]any{"1 reserve a", "flush", "1 cancel a"}, "0 live, 0 expired"},
-		"flushed, then reserved":        {[]any{"1 reserve a", "flush", "1 reserve a"}, "1 live, 0 expired"},
-		"committed in time, told after": {[]any{"1 reserve slow", lost - 2*time.Second, "1 commit slow"}, "0 live, 0 expired"},
-	} {
-		t.Run(name, func(t *testing.T) {
+	for _, test := range testtable.Rows[struct{ Name, Want, Steps string }](t, "testdata/live.txt") {
+		t.Run(test.Name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &odd{memstore.New(memstore.Config{})}
 				policy := must.Get(stint.NewPolicy("p", stint.Concurrency(2)))(t)
@@ -83,13 +55,13 @@ func TestLiveHolds(t *testing.T) {
 				for _, name := range []string{"1", "2"} {
 					processes[name] = must.Get(New(store, prometheus.NewRegistry()))(t)
 				}
-				for _, step := range test.steps {
-					if wait, ok := step.(time.Duration); ok {
+				for step := range strings.SplitSeq(test.Steps, ", ") {
+					if wait, err := time.ParseDuration(step); err == nil {
 						time.Sleep(wait) //nolint:forbidigo // the bubble's time
 						continue
 					}
 					var process, verb, id string
-					_, _ = fmt.Sscan(step.(string), &process, &verb, &id)
+					_, _ = fmt.Sscan(step, &process, &verb, &id)
 					op := stint.Op{Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}}
 					switch process {
 					case "scrape":
@@ -102,14 +74,14 @@ func TestLiveHolds(t *testing.T) {
 						op.Verb, process = stint.VerbReset, "2"
 					default:
 						op.Verb = map[string]stint.Verb{"reserve": stint.VerbReserve, "commit": stint.VerbCommit, "cancel": stint.VerbCancel, "drop": stint.VerbDrop}[verb]
-						op.Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: id, ExpiresAt: stint.Instant(time.Now().Add(live).UnixMicro())}}}
+						op.Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: id, ExpiresAt: stint.Instant(time.Now().Add(30 * time.Second).UnixMicro())}}}
 					}
 					if _, err := processes[process].Decide(t.Context(), op); err != nil && !errors.Is(err, stint.ErrResolved) && !errors.Is(err, stint.ErrUnknownReservation) {
 						t.Fatal(step, err)
 					}
 				}
-				if got := gauge(t, processes["1"]); got != test.want {
-					t.Errorf("%s, want %s", got, test.want)
+				if got := gauge(t, processes["1"]); got != test.Want {
+					t.Errorf("%s, want %s", got, test.Want)
 				}
 			})
 		})

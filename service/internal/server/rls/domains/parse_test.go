@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testtable"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
 )
 
@@ -270,29 +271,14 @@ func TestBooleans(t *testing.T) {
 
 // A number that the reference service reads as another one is refused, with what to write.
 func TestNumbers(t *testing.T) {
-	for text, want := range map[string]string{
-		"010":       " in decimal digits: write 8, which Envoy's reference service reads, or 10",
-		"0100":      " in decimal digits: write 64, which Envoy's reference service reads, or 100",
-		"0x10":      " in decimal digits: write 16",
-		"0o17":      " in decimal digits: write 15",
-		"0b11":      " in decimal digits: write 3",
-		"1_000":     " in decimal digits: write 1000",
-		"01_0":      " in decimal digits: write 8, which Envoy's reference service reads, or 10",
-		"+5":        " in decimal digits: write 5",
-		"1e3":       " in decimal digits: write 1000",
-		"08":        " in decimal digits: write 8",
-		"1.0":       " in decimal digits: write 1",
-		"1.5":       "",
-		".inf":      "",
-		"-5":        "",
-		`"5"`:       "",
-		"1:30":      "",
-		"0x1G":      "",
-		"987654e30": "",
-	} {
-		_, _, err := domains.Parse("f.yaml", []byte(below("rate_limit: {unit: hour, requests_per_unit: "+text+"}")))
-		if want = fmt.Sprintf("stint: f.yaml:4:49: descriptors[0].rate_limit.requests_per_unit is %s; allowed: 0 to 4294967295%s",
-			quoted(text), want); err == nil || err.Error() != want {
+	for _, test := range testtable.Rows[struct{ Text, Instead string }](t, "testdata/numbers.txt") {
+		_, _, err := domains.Parse("f.yaml", []byte(below("rate_limit: {unit: hour, requests_per_unit: "+test.Text+"}")))
+		instead := test.Instead
+		if instead != "" {
+			instead = " in decimal digits: " + instead
+		}
+		if want := fmt.Sprintf("stint: f.yaml:4:49: descriptors[0].rate_limit.requests_per_unit is %s; allowed: 0 to 4294967295%s",
+			quoted(test.Text), instead); err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 	}
