@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/testtable"
 )
 
 // shown writes a value as kinds and texts.
@@ -70,33 +71,11 @@ func TestYAML(t *testing.T) {
 }
 
 func TestYAMLFaults(t *testing.T) {
-	const none = "anchors, aliases and tags are not allowed"
-	for text, want := range map[string]string{
-		"a: &x b":          "1:4: " + none,
-		"a: &x [b]\nc: *x": "1:4: " + none + "\n2:4: " + none,
-		"a: !!binary x":    "1:4: " + none,
-		"- ! 5":            "1:3: " + none,
-		"&x a: b":          "1:1: a name must be a plain text",
-		"<<: {a: b}":       "1:1: a name must be a plain text",
-		"!t a: b":          "1:1: a name must be a plain text",
-		"? [a]\n: b":       "1:3: a name must be a plain text",
-		"a: 1\nb: 2\na: 3": `3:1: "a" is given twice, first in line 1`,
-		"\"a\": 1\na: 3":   `2:1: "a" is given twice, first in line 1`,
-		"[{a: 1, a: 2}]":   `1:9: "a" is given twice, first in line 1`,
-		"a: 1\n---\nb: 2":  "3:1: a second document; allowed: one document in a file",
-		"a: *x":            "1:4: not YAML: unknown anchor 'x' referenced",
-		"listen: [1\n":     "2:1: not YAML: did not find expected ',' or ']' while parsing a flow sequence that begins at 1:9",
-		"a:\n\t- b\n":      "2:1: not YAML: found character that cannot start any token while scanning for the next token",
-		"a: b: c":          "1:5: not YAML: mapping values are not allowed in this context",
-		"a: \"b":           "1:6: not YAML: found unexpected end of stream while scanning a quoted scalar that begins at 1:4",
-		"\xff":             "1:1: not YAML: the text is not UTF-8",
-		"a: \x00":          "1:4: not YAML: control characters are not allowed (value: 0)",
-		"ä: [ö, *ü":        "1:9: not YAML: did not find expected alphabetic or numeric character while scanning an alias that begins at 1:8",
-	} {
+	for _, test := range testtable.Rows[struct{ Text, Want string }](t, "testdata/yaml_faults.txt") {
 		var faults document.Faults
-		document.Parse("y.yaml", []byte(text), 1<<20, &faults)
-		if got := strings.ReplaceAll(faults.Error(), "y.yaml:", ""); got != "stint: "+want {
-			t.Errorf("%q: got\n%s\nwant\n%s", text, got, want)
+		document.Parse("y.yaml", []byte(test.Text), 1<<20, &faults)
+		if got := strings.ReplaceAll(faults.Error(), "y.yaml:", ""); got != "stint: "+test.Want {
+			t.Errorf("%q: got\n%s\nwant\n%s", test.Text, got, test.Want)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package envoy_test
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testtable"
 )
 
 // These are tests of the subject alone: the pinned reference lacks what they test.
@@ -207,49 +209,16 @@ descriptors:
     descriptors:
       - {key: m, value: "q*r", rate_limit: {name: below, unit: year, requests_per_unit: 9}}
 `}))
-	for _, c := range []struct {
-		entries []string
-		name    string // of the limit; none if it is empty
-	}{
-		{[]string{"k", "abc"}, "exact"},
-		{[]string{"k", "ac"}, "a-c"},
-		{[]string{"k", "a--c"}, "a-c"},
-		{[]string{"k", "acc"}, "a-c"},
-		{[]string{"k", "a"}, "a"},
-		{[]string{"k", "acd"}, "a"},
-		{[]string{"k", "xyz"}, "x-y-z"},
-		{[]string{"k", "x1y2z"}, "x-y-z"},
-		{[]string{"k", "xyyzz"}, "x-y-z"},
-		{[]string{"k", "xz"}, "bare"},
-		{[]string{"k", "x1y2z3"}, "bare"},
-		{[]string{"k", "yxyz"}, "bare"},
-		{[]string{"k", "bb"}, "bb"},
-		{[]string{"k", "1bb2"}, "bb"},
-		{[]string{"k", "1bb2.png"}, "bb"}, // the first in the file
-		{[]string{"k", "b"}, "bare"},
-		{[]string{"k", "1.png"}, "png"},
-		{[]string{"k", "1.png2"}, "bare"},
-		{[]string{"k", ".png"}, "png"},
-		{[]string{"k", "1xpng"}, "bare"}, // a dot is a dot
-		{[]string{"k", "mn"}, "m-n"},
-		{[]string{"k", "m.n"}, "m-n"},
-		{[]string{"k", "a\nc"}, "a-c"},
-		{[]string{"k", "aéc"}, "a-c"},
-		{[]string{"k", ""}, "bare"},
-		{[]string{"k", "*"}, "bare"},
-		{[]string{"k_1", "bb"}, "bb"}, // "k_1_bb" is like "k_*bb*"
-		{[]string{"k1", "bb"}, ""},
-		{[]string{"s", "fg"}, "shared"},
-		{[]string{"s", "g"}, ""},
-		{[]string{"s", "gh"}, "own"},
-		{[]string{"l", "1p2", "m", "q1r"}, "below"},
-		{[]string{"l", "1p2", "m", "q1"}, ""},
-		{[]string{"l", "1p2"}, ""},
-	} {
-		got := verdict(t, subject, requestFor("d", entries(c.entries...)))
+	for _, c := range testtable.Rows[struct{ Entries, Name string }](t, "testdata/wildcards.txt") {
+		var pairs []string
+		for entry := range strings.SplitSeq(c.Entries, ", ") {
+			key, value, _ := strings.Cut(entry, "=")
+			pairs = append(pairs, key, value)
+		}
+		got := verdict(t, subject, requestFor("d", entries(pairs...)))
 		limit := got.GetStatuses()[0].GetCurrentLimit()
-		if limit.GetName() != c.name || (limit != nil) != (c.name != "") {
-			t.Errorf("%q: %s, want the limit %q", c.entries, text(got), c.name)
+		if limit.GetName() != c.Name || (limit != nil) != (c.Name != "") {
+			t.Errorf("%q: %s, want the limit %q", c.Entries, text(got), c.Name)
 		}
 	}
 	for _, c := range []struct {
