@@ -9,7 +9,6 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/document/rulefile"
-	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
