@@ -135,7 +135,7 @@ type Limit struct {
 	// Window is the window's length, 1ms to 366 days in whole microseconds.
 	// Windows only; not with Calendar.
 	Window time.Duration
-	// Calendar lets a fixed window follow the calendar. Default: 0, none.
+	// Calendar lets a fixed window follow the calendar. Default: none.
 	Calendar Calendar
 	// TimeZone is the IANA name of the zone that Calendar counts in, as in
 	// [time.LoadLocation]: by the machine's data, else by that of the program. Default: "",

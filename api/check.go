@@ -3,9 +3,6 @@ package api
 import (
 	"encoding/json"
 	"strconv"
-	"time"
-
-	"github.com/stint-go/stint"
 )
 
 // A CheckResponse is the answer to a check. Its limit fields are the deciding limit's.
@@ -116,12 +113,4 @@ type LimitDetails struct {
 	RetryAfterMicros int64 `json:"retryAfterMicros"`
 	GrowsAfterMicros int64 `json:"growsAfterMicros"`
 	DelayMicros      int64 `json:"delayMicros"`
-}
-
-// Micros is a wait in microseconds; -1 for [stint.Never].
-func Micros(wait time.Duration) int64 {
-	if wait == stint.Never {
-		return -1
-	}
-	return wait.Microseconds()
 }

@@ -84,7 +84,7 @@ type Client struct {
 // with the options. A path in the URL is put before the API's; a user and password
 // are sent as basic authentication. It sends nothing.
 func Open(url string, options Options) (*Client, error) {
-	if err := options.Validate(); err != nil {
+	if err := options.validate(); err != nil {
 		return nil, err
 	}
 	base, err := parseBase(url, &options)

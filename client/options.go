@@ -72,9 +72,9 @@ func (o Options) EnsureDefaults() Options {
 	return o
 }
 
-// Validate reports everything that is wrong with the options, joined. Each fault is
+// validate reports everything that is wrong with the options, joined. Each fault is
 // a [stint.InvalidError].
-func (o Options) Validate() error {
+func (o Options) validate() error {
 	var faults []error
 	add := func(param string, value any, allowed string) {
 		faults = append(faults, stint.Invalid(param, value, allowed))

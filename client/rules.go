@@ -16,45 +16,42 @@ import (
 	"github.com/stint-go/stint/rules"
 )
 
-var _ enforce.Decider = (*Rules)(nil)
-
-// Rules are the rules of a service, for middleware: [Client.Rules] makes them. It is safe for
-// concurrent use.
-//
-// The service holds a request for rules that wait, no longer than [Options.Timeout]. A service that
-// decides by its failure policy answers with a degraded decision; a service that can't be reached is an
-// error that wraps [stint.ErrUnavailable].
-type Rules struct {
+// serviceRules are the rules of a service.
+type serviceRules struct {
 	client  *Client
 	headers []string
 }
 
-// Rules returns the service's rules. The service is told a request's method, host, path, address,
-// user, API key and attributes, and those of its header fields that headers names, in any case:
-// name the fields that rules match or take a cost from. Of a field that stands several times it is
-// told one value, with commas between.
-func (c *Client) Rules(headers ...string) *Rules {
-	r := &Rules{client: c}
+// Rules returns the service's rules, for middleware. They are safe for concurrent use. The service is told a request's
+// method, host, path, address, user, API key and attributes, and those of its header fields that headers names, in any
+// case: name the fields that rules match or take a cost from. Of a field that stands several times it is told one
+// value, with commas between.
+//
+// The service holds a request for rules that wait, no longer than [Options.Timeout]. A service that
+// decides by its failure policy answers with a degraded decision; a service that can't be reached is an
+// error that wraps [stint.ErrUnavailable]. A verdict has its Remote. A turn of a leaky bucket that comes
+// after the context's deadline is denied, and stays taken at the service.
+func (c *Client) Rules(headers ...string) enforce.Decider {
+	r := &serviceRules{client: c}
 	for _, name := range headers {
 		r.headers = append(r.headers, http.CanonicalHeaderKey(name))
 	}
 	return r
 }
 
-// Decide implements [enforce.Decider]. The verdict has its Remote. A turn of a leaky bucket that comes
-// after the context's deadline is denied, and stays taken at the service.
-func (r *Rules) Decide(ctx context.Context, request *rules.Request, v *enforce.Verdict) error {
+// Decide implements [enforce.Decider].
+func (r *serviceRules) Decide(ctx context.Context, request *rules.Request, v *enforce.Verdict) error {
 	return r.decide(ctx, request, v, true)
 }
 
 // DecideNow implements [enforce.Decider].
-func (r *Rules) DecideNow(ctx context.Context, request *rules.Request, v *enforce.Verdict) error {
+func (r *serviceRules) DecideNow(ctx context.Context, request *rules.Request, v *enforce.Verdict) error {
 	return r.decide(ctx, request, v, false)
 }
 
 // An answer without an algorithm is one that no limit made: no rule held, a ban, or the failure
 // policy; it has no counters, and a denial has no time after which a retry helps.
-func (r *Rules) decide(ctx context.Context, request *rules.Request, v *enforce.Verdict, wait bool) error {
+func (r *serviceRules) decide(ctx context.Context, request *rules.Request, v *enforce.Verdict, wait bool) error {
 	*v = enforce.Verdict{OnHold: v.OnHold}
 	described := r.describe(request)
 	if !wait {
@@ -104,7 +101,7 @@ func (r *Rules) decide(ctx context.Context, request *rules.Request, v *enforce.V
 
 // describe is the request as the service is told it. User and API key travel as attributes of fixed
 // names, which beat attributes of the same name.
-func (r *Rules) describe(q *rules.Request) api.EvaluateRequest {
+func (r *serviceRules) describe(q *rules.Request) api.EvaluateRequest {
 	described := api.EvaluateRequest{
 		Method:     q.Method,
 		Path:       q.Path,

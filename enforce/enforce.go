@@ -62,7 +62,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-// A Decider decides requests by rules: a [Limiter] by those of this process, or client.Rules by
+// A Decider decides requests by rules: a [Limiter] by those of this process, or Rules of package client by
 // those of a service. It must be safe for concurrent use.
 type Decider interface {
 	// Decide decides a request and takes what it costs, as [Limiter.Decide] says.

@@ -3,20 +3,10 @@ package enforce
 import (
 	"context"
 	"errors"
-	"net/http"
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/rules"
 )
-
-// An Evaluation is what the adapters of HTTP and of gRPC need while they decide one request.
-type Evaluation struct {
-	Request rules.Request
-	Verdict Verdict
-	// Header is an empty header that an adapter may fill for the request. It may be nil.
-	Header http.Header
-}
 
 // DecidePlain decides a client's request by plain limits in the place of rules: the verdict has no
 // Rule, and Each only if it is asked for. At a cost of 0 the request is admitted and no limit is

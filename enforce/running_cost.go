@@ -62,14 +62,14 @@ func (c *RunningCost) Cancel() { c.cancelled.Store(true) }
 // Hold is what holds the request's permits, to have it grow for example; nil if nothing does.
 func (c *RunningCost) Hold() *stint.Reservation { return c.hold }
 
-// A Holder decides requests by rules, as a [Decider] does, and holds what they cost: a [Limiter].
-type Holder interface {
+// A holder decides requests by rules, as a [Decider] does, and holds what they cost: a [Limiter].
+type holder interface {
 	Reserve(ctx context.Context, r *rules.Request, hold stint.Hold, v *Verdict) (*stint.Reservation, error)
 }
 
 // Reserve decides a request by rules, and holds what it costs until End.
 func (c *RunningCost) Reserve(
-	ctx context.Context, by Holder, r *rules.Request, hold stint.Hold, v *Verdict,
+	ctx context.Context, by holder, r *rules.Request, hold stint.Hold, v *Verdict,
 ) (err error) {
 	c.hold, err = by.Reserve(ctx, r, hold, v)
 	c.noteClaims(v)

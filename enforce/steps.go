@@ -23,29 +23,6 @@ const (
 	lastPause  = time.Second
 )
 
-// An Action is what a [Step] does.
-type Action uint8
-
-// The actions. Done is the end: the verdict says how the request ended, and the delay of an admitted one is still to be
-// waited for. Follow waits until a time or the turn, Pause until a time. The others are for [Limiter.Ask]: Try takes,
-// and counts no denial; Take takes, and Peek looks; Shadow has the rules in shadow decide alone, Take with the others.
-const (
-	Done Action = iota
-	Follow
-	Pause
-	Try
-	Take
-	Peek
-	Shadow
-)
-
-// A Step is what a [Waiter] does next.
-type Step struct {
-	Do Action
-	// Until is when to go on, of Follow and Pause, on the clock of the steps.
-	Until int64
-}
-
 // Prepare finds the rules that hold for a request, and decides what can be without the store: if the verdict is
 // Allowed, its [Verdict.Claims] are to decide. It is the begin of all that a limiter decides, and for those that take
 // the steps of a decision by themselves, as a simulation does in its own time; they go on with [Limiter.Ask], or with a
@@ -146,20 +123,20 @@ func (v *Verdict) Waits() bool {
 
 // Ask asks the limits of a prepared verdict, and completes it by what they say. The error is the store's: those that a
 // failure of the store would be are for the next [Waiter.Step]. Shadow has none.
-func (l *Limiter) Ask(ctx context.Context, v *Verdict, do Action) error {
+func (l *Limiter) Ask(ctx context.Context, v *Verdict, do waitqueue.Action) error {
 	switch do {
-	case Try:
+	case waitqueue.Try:
 		return l.decide(ctx, v, stint.VerbTry, false)
-	case Peek:
+	case waitqueue.Peek:
 		return l.decide(ctx, v, stint.VerbPeek, false)
-	case Take:
+	case waitqueue.Take:
 		return l.decide(ctx, v, stint.VerbTake, true)
-	case Shadow:
+	case waitqueue.Shadow:
 		for i := range v.shadows {
 			d, err := l.store.Decide(ctx, v.shadows[i].op(stint.VerbTake))
 			v.noteShadow(i, d, err)
 		}
-	case Done, Follow, Pause:
+	case waitqueue.Done, waitqueue.Follow, waitqueue.Pause:
 	}
 	return nil
 }
@@ -230,14 +207,14 @@ func (w *Waiter) wake(int64) {
 
 // Step says what to do next, at a time. err is what became of what was asked since the last step, if that is that the
 // store could not decide; any other error ends the wait. The error is why the request can't be decided, with Done.
-func (w *Waiter) Step(now int64, err error) (Step, error) {
+func (w *Waiter) Step(now int64, err error) (waitqueue.Step, error) {
 	v := w.verdict
 	switch w.stage {
 	case arrives, denied:
 		if w.stage == denied && now < w.queued.Until {
 			// It may ask again only when no rule that denied it would still deny it, each by its own time.
 			w.waits = true
-			return Step{Pause, w.release(now)}, nil
+			return waitqueue.Step{Do: waitqueue.Pause, Until: w.release(now)}, nil
 		}
 		w.stage = arrives
 		switch behind, room := w.follow(now); {
@@ -245,7 +222,7 @@ func (w *Waiter) Step(now int64, err error) (Step, error) {
 			return w.giveUp(), nil
 		case behind:
 			w.waits = true
-			return Step{Follow, w.deadline}, nil
+			return waitqueue.Step{Do: waitqueue.Follow, Until: w.deadline}, nil
 		}
 		return w.attempt(), nil
 	case looked:
@@ -278,66 +255,66 @@ func (w *Waiter) Step(now int64, err error) (Step, error) {
 	case took, ended:
 	}
 	w.leave(now)
-	return Step{}, err
+	return waitqueue.Step{}, err
 }
 
 // left is how long the request may still wait.
 func (w *Waiter) left(now int64) time.Duration { return time.Duration(w.deadline - now) }
 
 // attempt looks first whether its turn comes in time where limits give out turns: a turn, once taken, is kept.
-func (w *Waiter) attempt() Step {
+func (w *Waiter) attempt() waitqueue.Step {
 	if w.verdict.hasTurns() {
 		w.stage = looked
-		return Step{Do: Peek}
+		return waitqueue.Step{Do: waitqueue.Peek}
 	}
 	return w.ask()
 }
 
 // ask tries, or takes for the last time. A Take at the end records the denial where limits count denied requests, and
 // may still admit: then the request goes on.
-func (w *Waiter) ask() Step {
+func (w *Waiter) ask() waitqueue.Step {
 	if w.gone {
 		w.stage = took
-		return Step{Do: Take}
+		return waitqueue.Step{Do: waitqueue.Take}
 	}
 	w.stage = tried
-	return Step{Do: Try}
+	return waitqueue.Step{Do: waitqueue.Try}
 }
 
 // giveUp decides a last time without waiting. A request that is behind others is not admitted before them: if its
 // limits would admit it, it is denied by the rule that those wait for, for as long as that may hold them.
-func (w *Waiter) giveUp() Step {
+func (w *Waiter) giveUp() waitqueue.Step {
 	w.gone = true
 	w.limiter.waiting.mu.Lock()
 	w.ahead = w.limiter.waiting.queues.Ahead(&w.queued)
 	w.limiter.waiting.mu.Unlock()
 	if w.ahead >= 0 {
 		w.stage = previews
-		return Step{Do: Peek}
+		return waitqueue.Step{Do: waitqueue.Peek}
 	}
 	return w.attempt()
 }
 
 // end ends the wait of a request that was not decided together with the rules in shadow.
-func (w *Waiter) end(now int64) Step {
+func (w *Waiter) end(now int64) waitqueue.Step {
 	w.stage = ended
 	w.leave(now)
 	if len(w.verdict.shadows) == 0 {
-		return Step{}
+		return waitqueue.Step{}
 	}
-	return Step{Do: Shadow}
+	return waitqueue.Step{Do: waitqueue.Shadow}
 }
 
 // again pauses after the store could not decide.
-func (w *Waiter) again(now int64, cause error) (Step, error) {
+func (w *Waiter) again(now int64, cause error) (waitqueue.Step, error) {
 	w.paused = min(max(2*w.paused, firstPause), lastPause)
 	d := w.paused/2 + rand.N(w.paused/2) //nolint:gosec // it spreads requests
 	if !w.waits || d > w.left(now) {
 		w.stage = ended
-		return Step{}, cause
+		return waitqueue.Step{}, cause
 	}
 	w.stage = arrives
-	return Step{Pause, now + int64(d)}, nil
+	return waitqueue.Step{Do: waitqueue.Pause, Until: now + int64(d)}, nil
 }
 
 // follow queues behind older requests, if there are any and there is room for it before its time is over.

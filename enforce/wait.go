@@ -30,14 +30,14 @@ func (l *Limiter) wait(ctx context.Context, v *Verdict, longest time.Duration) e
 	for {
 		step, err := w.Step(now, cause)
 		switch step.Do {
-		case Done:
+		case waitqueue.Done:
 			if err != nil || !v.Allowed {
 				return err
 			}
 			return w.hold(ctx)
-		case Follow, Pause:
+		case waitqueue.Follow, waitqueue.Pause:
 			early := w.turn
-			if step.Do == Pause {
+			if step.Do == waitqueue.Pause {
 				early = nil
 			}
 			if err := v.pause(ctx, time.Duration(step.Until-l.now()), early); err != nil && cause != nil {
@@ -89,15 +89,15 @@ func (l *Limiter) takeNow(ctx context.Context, v *Verdict) error {
 	deadline, bounded := ctx.Deadline()
 	if bounded && v.hasTurns() {
 		// While the store is unreachable there is no look, and the failure policy decides.
-		switch err := l.Ask(ctx, v, Peek); {
+		switch err := l.Ask(ctx, v, waitqueue.Peek); {
 		case err != nil && (!undecided(err) || ctx.Err() != nil):
 			return err
 		case err == nil && v.lateness(time.Until(deadline)) > 0:
 			v.denyLate(v.Decision.Delay)
-			return l.Ask(ctx, v, Shadow)
+			return l.Ask(ctx, v, waitqueue.Shadow)
 		}
 	}
-	if err := l.Ask(ctx, v, Take); err != nil {
+	if err := l.Ask(ctx, v, waitqueue.Take); err != nil {
 		return err
 	}
 	if bounded && v.lateness(time.Until(deadline)) > 0 {

@@ -208,7 +208,7 @@ func (s *Store) answer(ctx context.Context, op stint.Op, err error) (stint.Decis
 			return s.fallback(ctx, op, down.err)
 		}
 		s.counts.overloaded.Add(1)
-		if s.config.OnOverload == Admit && takes(op.Verb) {
+		if s.config.AdmitOnOverload && takes(op.Verb) {
 			// A caller that is turned away before its call comes with a context that has ended.
 			return s.fallback(context.WithoutCancel(ctx), op, err)
 		}

@@ -93,9 +93,10 @@ type Config struct {
 	// Options that are not valid make the policy's operations fail with stint.ErrInvalid.
 	// Default: nil, no policy has its own.
 	ForPolicy func(*stint.Policy) (PolicyOptions, bool)
-	// OnOverload is what is done when this process is too busy to have the store decide in time.
-	// Default: Reject. Admit gives up the limits exactly when there is most to do.
-	OnOverload Overload
+	// AdmitOnOverload has the mode decide, as if the store were unreachable, what this process is too busy to have the
+	// store decide in time. A client that keeps the process busy is then not limited: it gives up the limits exactly when
+	// there is most to do. Default: false, an error that wraps stint.ErrOverloaded, whatever the mode.
+	AdmitOnOverload bool
 	// Local decides for those whose mode is Local: a store in the process, such as
 	// memstore.New makes, that nobody else uses and that lives as long as the process. It holds
 	// the shares that clients have spent. Default: nil, which Open and Protect replace; New needs it if a mode is Local.
@@ -136,9 +137,6 @@ func (c Config) Validate() error {
 	}
 	if c.Mode > Local {
 		faults = append(faults, stint.Invalid("Mode", uint8(c.Mode), "open, closed or local"))
-	}
-	if c.OnOverload > Admit {
-		faults = append(faults, stint.Invalid("OnOverload", uint8(c.OnOverload), "reject or admit"))
 	}
 	return prefix.Join(faults...)
 }

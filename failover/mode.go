@@ -40,27 +40,6 @@ func ParseMode(name string) (Mode, error) {
 	return Open, stint.Invalid("on_store_failure", name, "open, closed or local")
 }
 
-// An Overload says what is done with a decision that this process is too busy to have
-// made in time, while the store can be reached. The zero value is Reject.
-type Overload uint8
-
-// What is done under overload.
-const (
-	// Reject returns an error that wraps stint.ErrOverloaded, whatever the mode.
-	Reject Overload = iota
-	// Admit has the mode decide, as if the store were unreachable. A client that keeps the process
-	// busy is then not limited.
-	Admit
-)
-
-// String is the name in the configuration: reject or admit.
-func (o Overload) String() string {
-	if o == Admit {
-		return "admit"
-	}
-	return "reject"
-}
-
 // PolicyOptions are what holds for one policy instead of what holds for all. The zero value
 // admits, with the store's timeout.
 type PolicyOptions struct {

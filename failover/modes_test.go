@@ -93,41 +93,41 @@ func TestOpen(t *testing.T) {
 }
 
 // A store that says that this process is overloaded is not unreachable, and no mode admits, unless
-// OnOverload says so.
+// AdmitOnOverload says so.
 func TestOverload(t *testing.T) {
 	busy := fmt.Errorf("%w: a full queue", stint.ErrOverloaded)
 	for _, mode := range []failover.Mode{failover.Open, failover.Closed, failover.Local} {
-		for _, on := range []failover.Overload{failover.Reject, failover.Admit} {
-			bubble(t, func(c *failover.Config) { c.Mode, c.OnOverload = mode, on }, func(t *testing.T, f *fixture, p *stint.Policy) {
+		for _, admits := range []bool{false, true} {
+			bubble(t, func(c *failover.Config) { c.Mode, c.AdmitOnOverload = mode, admits }, func(t *testing.T, f *fixture, p *stint.Policy) {
 				f.faulty.Inject(failWith(busy))
 				for range 10 {
 					d, err := f.take("k", p)
 					results := make([]stint.Result, 2)
 					f.DecideAll(t.Context(), []stint.Op{op(0, "j", p, 1), op(0, "k", p, 1)}, results)
 					want := stint.ErrOverloaded
-					if on == failover.Admit && mode != failover.Closed {
+					if admits && mode != failover.Closed {
 						want = nil
 					}
 					if !errors.Is(err, want) || d.Degraded != (want == nil) || !errors.Is(results[1].Err, want) {
-						t.Errorf("%s, %v: %+v, %v, %+v", mode, on, d, err, results)
+						t.Errorf("%s, %v: %+v, %v, %+v", mode, admits, d, err, results)
 					}
 					if _, err := f.Decide(t.Context(), op(stint.VerbPeek, "k", p, 1)); !errors.Is(err, stint.ErrOverloaded) {
-						t.Errorf("%s, %v: a peek: %v", mode, on, err)
+						t.Errorf("%s, %v: a peek: %v", mode, admits, err)
 					}
 				}
 				if down := f.Down(); down != nil || len(f.seen()) > 0 {
-					t.Errorf("%s, %v: down: %v", mode, on, down)
+					t.Errorf("%s, %v: down: %v", mode, admits, down)
 				}
 				if s := f.Stats(); s.Overloaded != 40 {
-					t.Errorf("%s, %v: %+v, want 40 overloaded", mode, on, s)
+					t.Errorf("%s, %v: %+v, want 40 overloaded", mode, admits, s)
 				}
 				// So does a server that turned the request away before.
 				ctx, cancel := context.WithCancelCause(t.Context())
 				cancel(busy)
 				f.faulty.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: ctx.Err()} })
-				if d, err := f.Decide(ctx, op(0, "k", p, 1)); on == failover.Admit && mode == failover.Open && (err != nil || !d.Degraded) ||
-					on == failover.Reject && err == nil {
-					t.Errorf("%s, %v: turned away: %+v, %v", mode, on, d, err)
+				if d, err := f.Decide(ctx, op(0, "k", p, 1)); admits && mode == failover.Open && (err != nil || !d.Degraded) ||
+					!admits && err == nil {
+					t.Errorf("%s, %v: turned away: %+v, %v", mode, admits, d, err)
 				}
 			})
 		}

@@ -125,7 +125,7 @@ func (c *Client) describe(
 	if err != nil {
 		return nil, failed(ctx, err)
 	}
-	call.Describe = func(e *enforce.Evaluation) error { return c.describeToRules(ctx, target, method, e) }
+	call.Describe = func(e *adapt.Evaluation) error { return c.describeToRules(ctx, target, method, e) }
 	call.Refused = c.refused
 	return call, nil
 }
@@ -154,7 +154,7 @@ func (c *Client) refused(refusal *adapt.Refusal) error {
 const targetAttribute = "target"
 
 // describeToRules is a call as rules see it.
-func (c *Client) describeToRules(ctx context.Context, target, method string, e *enforce.Evaluation) error {
+func (c *Client) describeToRules(ctx context.Context, target, method string, e *adapt.Evaluation) error {
 	md, _ := metadata.FromOutgoingContext(ctx)
 	describe(e, method, md)
 	q := &e.Request

@@ -31,7 +31,7 @@ type Server struct {
 	clients *clientip.Resolver
 	// decide describes and decides a call or a message of it: plain or byRules. Where it may not hold, it returns at
 	// once, but for what the store takes.
-	decide      func(ctx context.Context, c *call, request any, mayHold bool, e *enforce.Evaluation) error
+	decide      func(ctx context.Context, c *call, request any, mayHold bool, e *adapt.Evaluation) error
 	evaluations adapt.Evaluations
 	ends        ends.Queue // of holds, which failed
 }
@@ -63,7 +63,7 @@ func New(config Config) (*Server, error) {
 }
 
 // plain decides by plain limits.
-func (s *Server) plain(ctx context.Context, c *call, request any, _ bool, e *enforce.Evaluation) (err error) {
+func (s *Server) plain(ctx context.Context, c *call, request any, _ bool, e *adapt.Evaluation) (err error) {
 	cost, limiter := int64(1), s.config.Limiter
 	if s.config.Cost != nil {
 		if cost, err = s.config.Cost(ctx, c.method, request); err != nil {
@@ -98,7 +98,7 @@ func (s *Server) limiterOf(ctx context.Context, method string) (*stint.Limiter, 
 }
 
 // key is whom a call counts for.
-func (s *Server) key(ctx context.Context, method string, e *enforce.Evaluation) (string, error) {
+func (s *Server) key(ctx context.Context, method string, e *adapt.Evaluation) (string, error) {
 	if s.config.Key != nil {
 		return s.config.Key(ctx, method)
 	}
@@ -106,7 +106,7 @@ func (s *Server) key(ctx context.Context, method string, e *enforce.Evaluation) 
 }
 
 // byRules decides by rules.
-func (s *Server) byRules(ctx context.Context, c *call, _ any, mayHold bool, e *enforce.Evaluation) error {
+func (s *Server) byRules(ctx context.Context, c *call, _ any, mayHold bool, e *adapt.Evaluation) error {
 	md, _ := metadata.FromIncomingContext(ctx)
 	describe(e, c.method, md)
 	if authority := md[":authority"]; len(authority) == 1 {
@@ -213,7 +213,7 @@ type Config struct {
 	// is made to wrap stint.ErrUnavailable. Default: nil, Limiter or Rules decide.
 	LimiterOf func(ctx context.Context, fullMethod string) (*stint.Limiter, error)
 	// Rules decide by all that match a call: an enforce.Limiter, whose rules may be swapped while calls come,
-	// or client.Rules, which are those of a service. To rules a call is a request of method
+	// or Rules of package client, which are those of a service. To rules a call is a request of method
 	// POST to the host of its :authority, whose path is the full method, and whose header is the incoming
 	// metadata. Default: nil, plain limits do.
 	Rules enforce.Decider

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/adapt"
 	"github.com/stint-go/stint/internal/spans"
 )
 
@@ -181,7 +182,7 @@ func (h *Headers) appendRate(text []byte, each []stint.Outcome) []byte {
 		}
 		text = append(text, item...)
 		text = strconv.AppendInt(text, outcome.Remaining, 10)
-		wait := Seconds(outcome.GrowsAfter)
+		wait := adapt.Seconds(outcome.GrowsAfter)
 		switch {
 		case outcome.Allowed:
 		case h.places[i] && outcome.RetryAfter != stint.Never:
@@ -197,26 +198,13 @@ func (h *Headers) appendRate(text []byte, each []stint.Outcome) []byte {
 	return text
 }
 
-// Seconds is a wait in whole seconds, rounded up; -1 for [stint.Never]. Waits are rounded up: a
-// client that comes when it was told to must not be early.
-func Seconds(d time.Duration) int64 {
-	if d == stint.Never {
-		return -1
-	}
-	n := int64(d / time.Second)
-	if d%time.Second > 0 {
-		n++
-	}
-	return n
-}
-
 // retrySeconds is the value of Retry-After for a denial: whole seconds, rounded up,
 // at least 1; -1 for [stint.Never], which has none.
 func retrySeconds(d time.Duration) int64 {
 	if d >= 0 && d <= time.Second {
 		return 1
 	}
-	return Seconds(d)
+	return adapt.Seconds(d)
 }
 
 // unixCeil is the Unix second in which the instant after at is reached, rounded up. Instants are
@@ -255,7 +243,7 @@ func secondsOrNone(d time.Duration) int64 {
 	if d < time.Second {
 		return 0
 	}
-	return Seconds(d)
+	return adapt.Seconds(d)
 }
 
 // displayNames are the names under which the limits appear: their own, "default" for none. A name

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/adapt"
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 )
@@ -184,7 +185,7 @@ func TestSeconds(t *testing.T) {
 	for d, want := range map[time.Duration]int64{
 		0: 0, 1: 1, time.Second: 1, time.Second + 1: 2, 90 * time.Minute: 5400, stint.Never: -1,
 	} {
-		if got := httplimit.Seconds(d); got != want {
+		if got := adapt.Seconds(d); got != want {
 			t.Errorf("Seconds(%v) = %d, want %d", d, got, want)
 		}
 	}

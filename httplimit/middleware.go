@@ -27,7 +27,7 @@ type Middleware struct {
 	server  adapt.Server
 	address func(*http.Request) string
 	// decide describes a request and decides it: plain or byRules. running holds what it costs; nil: it takes.
-	decide      func(*http.Request, *enforce.Evaluation, *enforce.RunningCost) error
+	decide      func(*http.Request, *adapt.Evaluation, *enforce.RunningCost) error
 	evaluations adapt.Evaluations
 	ends        ends.Queue // of holds, which failed
 }
@@ -91,7 +91,7 @@ func (m *Middleware) admit(w http.ResponseWriter, r *http.Request, running *enfo
 		m.fail(w, r, err)
 		return r, false
 	case v.Allowed && len(v.Exceeded) > 0:
-		WriteExceeded(w.Header(), v.Exceeded)
+		adapt.WriteExceeded(w.Header(), v.Exceeded)
 		return r.WithContext(context.WithValue(r.Context(), exceededKey{}, slices.Clone(v.Exceeded))), true
 	case v.Allowed:
 		return r, true
@@ -134,7 +134,7 @@ func (m *Middleware) fail(w http.ResponseWriter, r *http.Request, err error) {
 // verdict of a service has its header fields with it, of which those of the set are copied. Other
 // fields are those of the policy that decided, which carries them.
 func (m *Middleware) carryOut(
-	header http.Header, r *http.Request, e *enforce.Evaluation, running *enforce.RunningCost,
+	header http.Header, r *http.Request, e *adapt.Evaluation, running *enforce.RunningCost,
 ) error {
 	v := &e.Verdict
 	if err := m.decide(r, e, running); err != nil {
@@ -167,7 +167,7 @@ func PerAddress(limiter *stint.Limiter) *Middleware {
 		answer := problem(http.StatusInternalServerError, prefix.Trim(err.Error()))
 		m = &Middleware{
 			config: Config{Undecided: func(w http.ResponseWriter, r *http.Request, _ error) { answer(w, r) }},
-			decide: func(*http.Request, *enforce.Evaluation, *enforce.RunningCost) error { return err },
+			decide: func(*http.Request, *adapt.Evaluation, *enforce.RunningCost) error { return err },
 		}
 	}
 	return m
@@ -201,7 +201,7 @@ func New(config Config) (*Middleware, error) {
 }
 
 // plain decides by plain limits.
-func (m *Middleware) plain(r *http.Request, e *enforce.Evaluation, running *enforce.RunningCost) (err error) {
+func (m *Middleware) plain(r *http.Request, e *adapt.Evaluation, running *enforce.RunningCost) (err error) {
 	cost, limiter := int64(1), m.config.Limiter
 	if m.config.Cost != nil {
 		if cost, err = m.config.Cost(r); err != nil {
@@ -234,7 +234,7 @@ func (m *Middleware) key(r *http.Request) (string, error) {
 }
 
 // byRules decides by rules.
-func (m *Middleware) byRules(r *http.Request, e *enforce.Evaluation, running *enforce.RunningCost) error {
+func (m *Middleware) byRules(r *http.Request, e *adapt.Evaluation, running *enforce.RunningCost) error {
 	e.Request = rules.FromHTTP(r)
 	e.Request.Address = m.address(r)
 	if m.config.Describe != nil {
@@ -297,7 +297,7 @@ type Config struct {
 	// stint.ErrUnavailable. Default: nil, Limiter or Rules decide.
 	LimiterOf func(*http.Request) (*stint.Limiter, error)
 	// Rules decide by all that match a request: an enforce.Limiter, whose rules may be swapped while requests come,
-	// or client.Rules, which are those of a service. Default: nil, plain limits do.
+	// or Rules of package client, which are those of a service. Default: nil, plain limits do.
 	Rules enforce.Decider
 
 	// Key is whom a request counts for by plain limits, 1 to 256 bytes. Default: nil, the

@@ -180,7 +180,7 @@ func (t *Transport) describe(r *http.Request) (call *adapt.Call, err error) {
 			return nil, err
 		}
 	}
-	call.Describe = func(e *enforce.Evaluation) error { return t.describeToRules(r, host, &e.Request) }
+	call.Describe = func(e *adapt.Evaluation) error { return t.describeToRules(r, host, &e.Request) }
 	call.Refused = func(refusal *adapt.Refusal) error { return refusedError(host, refusal) }
 	return call, nil
 }

@@ -59,8 +59,8 @@ type Config struct {
 	// decide.
 	LimiterOf func(context.Context, *Call) (*stint.Limiter, error)
 	// Rules decide by all that match a call: an enforce.Limiter, whose rules may be swapped while calls come, or
-	// client.Rules, which are those of a service. To rules a call is a POST whose path is / and the method, such as
-	// /tools/call. Its user is that of [Call], its header that of the HTTP request, and its attributes are tool and
+	// Rules of package client, which are those of a service. To rules a call is a POST whose path is / and the method,
+	// such as /tools/call. Its user is that of [Call], its header that of the HTTP request, and its attributes are tool and
 	// session, each unless it is empty. Default: nil, plain limits do.
 	Rules enforce.Decider
 
@@ -200,7 +200,7 @@ func (m *Middleware) admit(ctx context.Context, c *Call, running *enforce.Runnin
 
 // plain decides by plain limits.
 func (m *Middleware) plain(
-	ctx context.Context, c *Call, running *enforce.RunningCost, e *enforce.Evaluation,
+	ctx context.Context, c *Call, running *enforce.RunningCost, e *adapt.Evaluation,
 ) (err error) {
 	cost, limiter := int64(1), m.config.Limiter
 	if m.config.Cost != nil {
@@ -233,7 +233,7 @@ func (m *Middleware) plain(
 
 // byRules decides by rules.
 func (m *Middleware) byRules(
-	ctx context.Context, c *Call, running *enforce.RunningCost, e *enforce.Evaluation,
+	ctx context.Context, c *Call, running *enforce.RunningCost, e *adapt.Evaluation,
 ) error {
 	facts := map[string]string{"tool": c.Tool, "session": c.Session}
 	maps.DeleteFunc(facts, func(_, value string) bool { return value == "" })

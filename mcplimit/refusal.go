@@ -12,7 +12,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
-	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/adapt"
 )
 
 // codeLimited is HTTP's status. The protocol keeps -32020 to -32099 for itself, and asks that codes of others are
@@ -65,7 +65,7 @@ func (m *Middleware) deny(ctx context.Context, c *Call, v *enforce.Verdict) *ref
 	}
 	switch {
 	case wait != stint.Never:
-		text = fmt.Sprintf(waitText, httplimit.Seconds(wait))
+		text = fmt.Sprintf(waitText, adapt.Seconds(wait))
 	case v.Reason() == stint.ReasonNever:
 		text = neverText
 	}

@@ -37,3 +37,6 @@ func CheckBytes(t testing.TB, s *Store) {
 		t.Errorf("%d bytes are counted, %d are held", counted, held)
 	}
 }
+
+// MinMaxBytes is the least memory cap.
+const MinMaxBytes = minMaxBytes

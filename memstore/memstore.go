@@ -45,14 +45,14 @@ import (
 // for about 25 million clients.
 const DefaultMaxBytes = 1 << 30
 
-// MinMaxBytes is the least memory cap: 1 MiB.
-const MinMaxBytes = 1 << 20
+// minMaxBytes is the least memory cap: 1 MiB.
+const minMaxBytes = 1 << 20
 
 // Config says how a [Store] is made. The zero value is a good choice.
 type Config struct {
 	// MaxBytes caps the memory of tables and logs, and of the limits that policies which are still
-	// used and states have, about half a KiB each, in bytes; less than MinMaxBytes is taken as
-	// MinMaxBytes. Default: 0, which is DefaultMaxBytes. For a moment there is more: while a shard's
+	// used and states have, about half a KiB each, in bytes; less than 1 MiB is taken as
+	// 1 MiB. Default: 0, which is DefaultMaxBytes. For a moment there is more: while a shard's
 	// table grows, its old and its new form exist together, at most 1 % more; and what an operation
 	// writes is there before room is made for it. Holds and what is remembered of their ends have half
 	// of it at most, and those of one policy three times as much as is left of that half: ends are
@@ -133,7 +133,7 @@ func New(config Config) *Store {
 	if s.maxBytes == 0 {
 		s.maxBytes = DefaultMaxBytes
 	}
-	s.maxBytes = max(s.maxBytes, MinMaxBytes)
+	s.maxBytes = max(s.maxBytes, minMaxBytes)
 	if s.maxHolds = min(config.MaxHolds, bounds.MaxHolds); s.maxHolds <= 0 {
 		s.maxHolds = bounds.DefaultMaxHolds
 	}

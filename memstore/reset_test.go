@@ -112,7 +112,7 @@ func TestResetIsReclaimed(t *testing.T) {
 // At the cap, what was reset goes before any client does.
 func TestResetGoesFirst(t *testing.T) {
 	const clients = 5000
-	s := New(Config{MaxBytes: MinMaxBytes, Now: still})
+	s := New(Config{MaxBytes: minMaxBytes, Now: still})
 	gone := named(t, "gone", stint.TokenBucket(10, stint.Per(1, 24*time.Hour)))
 	kept := named(t, "kept", stint.TokenBucket(10, stint.Per(1, 24*time.Hour)))
 	late := named(t, "late", stint.TokenBucket(10, stint.Per(1, 24*time.Hour)))

@@ -38,68 +38,67 @@ import (
 
 const scope = "github.com/stint-go/stint/otellimit"
 
-// A Store makes spans of what another one decides. It is safe for concurrent use; make it with
-// [Decisions].
-type Store struct {
-	store  stint.Store
-	tracer trace.Tracer
-	name   string
-	kind   trace.SpanKind
+// A store makes spans of what another one decides.
+type store struct {
+	wrapped stint.Store
+	tracer  trace.Tracer
+	name    string
+	kind    trace.SpanKind
 }
 
 // Decisions makes a span "rate limit" of each decision of a store, which is the one that a [stint.Limiter] or an
-// enforce.Limiter is given.
-func Decisions(store stint.Store, provider trace.TracerProvider) *Store {
-	return &Store{store, provider.Tracer(scope), "rate limit", trace.SpanKindInternal}
+// enforce.Limiter is given: they get what it returns.
+func Decisions(of stint.Store, provider trace.TracerProvider) stint.Store {
+	return &store{of, provider.Tracer(scope), "rate limit", trace.SpanKindInternal}
 }
 
 // Calls makes a span "rate limit store" of each call of a store on another machine, with the wait before the call was
 // sent. It stands below what decides without that store, such as package failover's; a store that watches itself still
 // does.
-func Calls(store stint.Store, provider trace.TracerProvider) *Store {
-	return &Store{store, provider.Tracer(scope), "rate limit store", trace.SpanKindClient}
+func Calls(of stint.Store, provider trace.TracerProvider) stint.Store {
+	return &store{of, provider.Tracer(scope), "rate limit store", trace.SpanKindClient}
 }
 
-var _ stint.Store = (*Store)(nil)
+var _ stint.Store = (*store)(nil)
 
 // recorded reports whether the context belongs to a trace that is recorded.
 func recorded(ctx context.Context) bool { return trace.SpanFromContext(ctx).IsRecording() }
 
 // begin begins a span below the one of the context. It is called for recorded traces only: what it
 // costs then is paid there alone.
-func (s *Store) begin(ctx context.Context) (context.Context, trace.Span) {
+func (s *store) begin(ctx context.Context) (context.Context, trace.Span) {
 	return s.tracer.Start(ctx, s.name, trace.WithSpanKind(s.kind))
 }
 
 // Decide implements [stint.Store].
-func (s *Store) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
+func (s *store) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
 	if !recorded(ctx) {
-		return s.store.Decide(ctx, op)
+		return s.wrapped.Decide(ctx, op)
 	}
 	ctx, span := s.begin(ctx)
 	defer span.End()
-	d, err := s.store.Decide(ctx, op)
+	d, err := s.wrapped.Decide(ctx, op)
 	describe(span, &op, &d, err)
 	return d, err
 }
 
 // Take implements [stint.Store].
-func (s *Store) Take(ctx context.Context, policy *stint.Policy, key string, n int64) (stint.Decision, error) {
+func (s *store) Take(ctx context.Context, policy *stint.Policy, key string, n int64) (stint.Decision, error) {
 	if !recorded(ctx) {
-		return s.store.Take(ctx, policy, key, n)
+		return s.wrapped.Take(ctx, policy, key, n)
 	}
 	return s.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}})
 }
 
 // DecideAll implements [stint.Store]. Operations that are decided at once have one span.
-func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
+func (s *store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
 	if !recorded(ctx) {
-		s.store.DecideAll(ctx, ops, results)
+		s.wrapped.DecideAll(ctx, ops, results)
 		return
 	}
 	ctx, span := s.begin(ctx)
 	defer span.End()
-	s.store.DecideAll(ctx, ops, results)
+	s.wrapped.DecideAll(ctx, ops, results)
 	span.SetAttributes(attribute.Int("stint.operations", len(ops)))
 	if len(ops) == 0 {
 		return
@@ -116,13 +115,13 @@ func (s *Store) DecideAll(ctx context.Context, ops []stint.Op, results []stint.R
 }
 
 // Watch implements [stint.Store].
-func (s *Store) Watch(timeout time.Duration, unreachable func(int, error)) stint.Shards {
-	return s.store.Watch(timeout, unreachable)
+func (s *store) Watch(timeout time.Duration, unreachable func(int, error)) stint.Shards {
+	return s.wrapped.Watch(timeout, unreachable)
 }
 
 // ResetAll implements [stint.Store].
-func (s *Store) ResetAll(ctx context.Context, scope stint.Scope) error {
-	return s.store.ResetAll(ctx, scope)
+func (s *store) ResetAll(ctx context.Context, scope stint.Scope) error {
+	return s.wrapped.ResetAll(ctx, scope)
 }
 
 // describe says on a span what was decided.

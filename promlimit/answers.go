@@ -32,7 +32,7 @@ func NewAnswers(registerer prometheus.Registerer) (*Answers, error) {
 			"Time from a request to its answer, by listener, route and status.",
 			[]float64{1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, 0.1, 0.25, 1}, labels...),
 	}
-	return a, register(registerer, a)
+	return a, register(registerer, answersCollector{a})
 }
 
 // An AnswerRoute has the answers of one route of one listener. It is safe for concurrent use; [Answers.Route] makes it.
@@ -78,14 +78,17 @@ func (r *AnswerRoute) add(status string) *durations {
 	return known[status]
 }
 
+// An answersCollector gathers them.
+type answersCollector struct{ *Answers }
+
 // Describe implements [prometheus.Collector].
-func (a *Answers) Describe(descs chan<- *prometheus.Desc) {
+func (a answersCollector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- a.total
 	a.seconds.Describe(descs)
 }
 
 // Collect implements [prometheus.Collector].
-func (a *Answers) Collect(metrics chan<- prometheus.Metric) {
+func (a answersCollector) Collect(metrics chan<- prometheus.Metric) {
 	for _, d := range a.seconds.all() {
 		metric, n := d.metric()
 		metrics <- metric

@@ -118,7 +118,7 @@ func NewRules(registerer prometheus.Registerer) (*Rules, error) {
 		all: prometheus.NewDesc("rate_limiter_rules", "Rules that there are, disabled ones included.", nil, nil),
 	}
 	r.Set()
-	return r, register(registerer, r)
+	return r, register(registerer, rulesCollector{r})
 }
 
 // Set says which rules there are now: those of all these sets, of which nil has none. A rule that
@@ -233,15 +233,18 @@ func (w *ways) each(do func(via, outcome int, n uint64)) {
 	}
 }
 
+// A rulesCollector gathers them.
+type rulesCollector struct{ *Rules }
+
 // Describe implements [prometheus.Collector].
-func (r *Rules) Describe(descs chan<- *prometheus.Desc) {
+func (r rulesCollector) Describe(descs chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{r.decisions, r.ways, r.near, r.none, r.all} {
 		descs <- desc
 	}
 }
 
 // Collect implements [prometheus.Collector].
-func (r *Rules) Collect(metrics chan<- prometheus.Metric) {
+func (r rulesCollector) Collect(metrics chan<- prometheus.Metric) {
 	tallies := *r.tallies.Load()
 	count := func(desc *prometheus.Desc, n uint64, labels ...string) {
 		metrics <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(n), labels...)

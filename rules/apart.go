@@ -38,7 +38,7 @@ func (c *compiled) bonds() (b bond) {
 		note(l.CountDenied, countsDenied)
 	})
 	note(c.Block != (Block{}), countsDenied)
-	note(c.otherwise != nil || c.parent != nil && c.Borrow.Allowed(), hasWays)
+	note(c.otherwise != nil || c.parent != nil && c.Borrow.allowed(), hasWays)
 	note(c.Reserve != (Reserve{}), holds)
 	note(c.NeedsReserve(), onlyHolds)
 	return b

@@ -17,7 +17,7 @@ type hostPattern struct {
 // nothing, silently.
 func parseHostPattern(text string) (p hostPattern, ok bool) {
 	name, below := strings.CutPrefix(text, "*.")
-	canonical := string(AppendHost(nil, name))
+	canonical := string(appendHost(nil, name))
 	return hostPattern{canonical, below}, canonical != "" && len(canonical) <= maxText &&
 		canonical == strings.ToLower(strings.TrimSuffix(name, ".")) && isPlainName(canonical) &&
 		!strings.Contains(canonical, "*") && !strings.HasPrefix(canonical, ".") && !strings.Contains(canonical, "..")
@@ -25,10 +25,10 @@ func parseHostPattern(text string) (p hostPattern, ok bool) {
 
 const hosts = "a host's name such as api.example.com in ASCII, without a port, or *.example.com for the names below it"
 
-// AppendHost appends a host in the form that rules match, and returns the extended buffer: in
+// appendHost appends a host in the form that rules match, and returns the extended buffer: in
 // lower case, without port, brackets and dots at its end. Whatever follows a name's first colon is no
 // part of it: a server that gets several may look at the first.
-func AppendHost(to []byte, host string) []byte {
+func appendHost(to []byte, host string) []byte {
 	host = bareHost(host)
 	for i := range len(host) {
 		c := host[i]

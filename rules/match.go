@@ -115,7 +115,7 @@ func (s *Set) match(r *Request, m *Matches, unambiguous bool) error {
 		if !isHost(r.Host) {
 			return stint.Invalid("host", r.Host[:min(len(r.Host), maxText)], plainHosts)
 		}
-		m.host = AppendHost(m.host[:0], r.Host)
+		m.host = appendHost(m.host[:0], r.Host)
 	}
 	if !m.decoded.plain(r.Path, &m.path) {
 		err := m.decoded.decode(r.Path, unambiguous || len(s.rules) > 0)
@@ -196,7 +196,7 @@ func (s *Set) nameHost(m *Matches) bool {
 		return false
 	}
 	host := authority[bytes.LastIndexByte(authority, '@')+1:]
-	m.named = AppendHost(m.named[:0], string(host))
+	m.named = appendHost(m.named[:0], string(host))
 	return !bytes.Equal(m.named, m.host)
 }
 

@@ -10,13 +10,13 @@ import (
 	"github.com/stint-go/stint/internal/bounds"
 )
 
-// AppendPath appends the canonical form of a path, which is what patterns are brought into, and returns the extended
+// appendPath appends the canonical form of a path, which is what patterns are brought into, and returns the extended
 // buffer: it begins with a slash and ends before a query or a #; percent-encoded bytes are
 // decoded, once; %2F and backslashes are slashes; runs of slashes are one; segments . and
 // .. are resolved, as far as there is something to leave (RFC 3986, section 5.2.4). What
 // follows a % that are not two hexadecimal digits stays as it is. A slash at the end stays, but for
 // runs of it.
-func AppendPath(to []byte, path string) []byte {
+func appendPath(to []byte, path string) []byte {
 	var p decoded
 	var r variant
 	_ = p.decode(path, false) // as long as it may be

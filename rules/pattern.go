@@ -37,7 +37,7 @@ func parsePattern(text string) (p pattern, ok bool) {
 	}
 	body, rest := strings.CutSuffix(text, "/**")
 	p.rest = rest
-	canonical := string(AppendPath(nil, body))
+	canonical := string(appendPath(nil, body))
 	if encodedWild.MatchString(body) || countWild(canonical) != countWild(body) {
 		return p, false // ones that are meant literally, or that .. removes
 	}

@@ -23,7 +23,7 @@
 //
 // # Which requests a rule matches
 //
-// A request's path has one canonical form, see [AppendPath]: every spelling of a path has the rules
+// A request's path has one canonical form, see docs/matching.md: every spelling of a path has the rules
 // of that form. Programs differ in what they do with dots, encoded slashes, backslashes,
 // runs of slashes (which may begin an authority), parameters (;) and #. So a path with any of these has several
 // variants, 252 at most and 1,524 with parameters, and a rule holds if its

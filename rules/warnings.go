@@ -126,7 +126,7 @@ func (c *compiled) warnOfFloors(list []Warning) []Warning {
 		root = root.parent
 	}
 	capacity := root.Limits[0].Capacity
-	if left := capacity - root.kept; root == c.parent && c.Borrow.Allowed() && left*10 < capacity {
+	if left := capacity - root.kept; root == c.parent && c.Borrow.allowed() && left*10 < capacity {
 		list = append(list, Warning{Kind: "leaves little to borrow", Detail: fmt.Sprintf(
 			"%d of %d permits are in no floor, less than a tenth: those who borrow have small bursts", left, capacity)})
 	}

@@ -50,7 +50,7 @@ func (h *Matched) decideWithin(levels []level, permits int64, class Percent) {
 		known++
 	}
 	for at := known; at >= 0; at-- {
-		if slices.ContainsFunc(levels[at+1:], func(l level) bool { return !l.rule.Borrow.Allowed() }) {
+		if slices.ContainsFunc(levels[at+1:], func(l level) bool { return !l.rule.Borrow.allowed() }) {
 			break
 		}
 		way := uint8(known - at) // #nosec G115 -- at most 8 levels

@@ -24,8 +24,8 @@ type Borrow struct {
 	Rate stint.Rate
 }
 
-// Allowed reports whether clients may borrow.
-func (b Borrow) Allowed() bool { return b.Any || b.Rate.Permits > 0 }
+// allowed reports whether clients may borrow.
+func (b Borrow) allowed() bool { return b.Any || b.Rate.Permits > 0 }
 
 // maxFloors bounds the clients with floors of one rule, each of which is a policy; maxLevels how
 // deep rules may be within each other, as each level adds its limits to every request.
@@ -109,7 +109,7 @@ func (r *Rule) validateWithin(f *faults) {
 	}
 	if n := len(r.Guaranteed) + len(r.Weights); n > maxFloors {
 		f.invalid("guaranteed", n, fmt.Sprintf("at most %d clients", maxFloors))
-	} else if n == 0 && !r.Borrow.Allowed() {
+	} else if n == 0 && !r.Borrow.allowed() {
 		f.invalid("guaranteed", missing, "guaranteed, weights or borrow: without any of them no request is admitted")
 	}
 	r.validateFloors(f)
@@ -121,7 +121,7 @@ func (r *Rule) validateWithin(f *faults) {
 	f.permits("max_cost", r.MaxCost, 0)
 	named := r.Cost.named()
 	switch {
-	case named && r.MaxCost == 0 && r.Borrow.Allowed():
+	case named && r.MaxCost == 0 && r.Borrow.allowed():
 		f.invalid("max_cost", missing, "the largest cost that requests name, which has to fit beside the floors")
 	case !named && r.MaxCost != 0:
 		f.invalid("max_cost", r.MaxCost, "none where requests name no cost")
@@ -337,7 +337,7 @@ func (c *compiled) makeFloors(fault func(*compiled, string, any, string), old *f
 		fault(c, param, plain(fmt.Sprintf("capacities of %d together", sum)), fmt.Sprintf("at most %d, %s", capacity, holds))
 	case rate.Permits > 0 && rates.Cmp(scaled(rate)) > 0:
 		fault(c, param, plain("refills of "+perSecond(rates)+" together"), fmt.Sprintf("at most %s, %s", rate, holds))
-	case c.Borrow.Allowed() && capacity-sum < c.largestCost():
+	case c.Borrow.allowed() && capacity-sum < c.largestCost():
 		fault(c, "borrow", plain(fmt.Sprintf("of %d permits that no floor needs", capacity-sum)),
 			fmt.Sprintf("at least %d, the largest cost, left beside the floors", c.largestCost()))
 	}

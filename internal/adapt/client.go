@@ -63,7 +63,7 @@ type Call struct {
 	Key  string
 	Cost int64
 	// Describe describes it to rules.
-	Describe func(*enforce.Evaluation) error
+	Describe func(*Evaluation) error
 	// Refused makes the error of a call that may not leave.
 	Refused func(*Refusal) error
 }

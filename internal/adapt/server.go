@@ -10,6 +10,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/rules"
 )
 
 // A Server is by what a middleware decides: by one limiter of plain limits, by rules, or, with neither, by limiters
@@ -20,6 +21,11 @@ type Server struct {
 	Reserve *stint.Hold // nil: requests take
 	// Count says of a request by plain limits whether it is counted, by its answer; nil: it is. Not without Reserve.
 	Count func(status int) bool
+}
+
+// A holder decides requests by rules, and holds what they cost: an enforce.Limiter.
+type holder interface {
+	Reserve(context.Context, *rules.Request, stint.Hold, *enforce.Verdict) (*stint.Reservation, error)
 }
 
 // Holding is how requests hold what they cost of which some are counted by their answers: by default as of a hold, and
@@ -60,17 +66,17 @@ func (s *Server) Faults(f Functions, clients bool) (faults []error) {
 }
 
 // faults are those of functions that nothing would call.
-func (f Functions) faults(plain, rules bool) (faults []error) {
-	if f.Key && rules {
+func (f Functions) faults(plain, byRules bool) (faults []error) {
+	if f.Key && byRules {
 		faults = append(faults, stint.Invalid("Key", "set", "nil with rules, whose scopes say whom they count"))
 	}
 	if f.Cost && !plain {
 		faults = append(faults, stint.Invalid("Cost", "set", "nil without plain limits; rules say what a request costs"))
 	}
-	if f.Count && rules {
+	if f.Count && byRules {
 		faults = append(faults, stint.Invalid("Count", "set", "nil with rules, whose count says which answers count"))
 	}
-	if f.Describe && !rules {
+	if f.Describe && !byRules {
 		faults = append(faults, stint.Invalid("Describe", "set", "nil without rules"))
 	}
 	return faults
@@ -96,7 +102,7 @@ func (s *Server) holdFaults() (faults []error) {
 			faults = append(faults, prefix.Errorf("Count: limit %d: %w", i, err))
 		}
 	}
-	if _, holds := s.Rules.(enforce.Holder); s.Rules != nil && !holds {
+	if _, holds := s.Rules.(holder); s.Rules != nil && !holds {
 		faults = append(faults, stint.Invalid("Reserve", "set", "nil, as these rules hold nothing, or rules of enforce.New"))
 	}
 	if s.Reserve.ID != "" {
@@ -140,10 +146,10 @@ func (s *Server) DecidePlain(
 
 // DecideByRules decides by rules. They may hold a request only where mayWait says so.
 func (s *Server) DecideByRules(
-	ctx context.Context, mayWait bool, running *enforce.RunningCost, e *enforce.Evaluation,
+	ctx context.Context, mayWait bool, running *enforce.RunningCost, e *Evaluation,
 ) error {
-	if holder, holds := s.Rules.(enforce.Holder); holds && running != nil {
-		return running.Reserve(ctx, holder, &e.Request, *s.Reserve, &e.Verdict)
+	if by, holds := s.Rules.(holder); holds && running != nil {
+		return running.Reserve(ctx, by, &e.Request, *s.Reserve, &e.Verdict)
 	}
 	if !mayWait {
 		return s.Rules.DecideNow(ctx, &e.Request, &e.Verdict)

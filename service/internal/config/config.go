@@ -67,7 +67,7 @@ type Config struct {
 	// OnOverload decides when this process, not the store, is the one that is too slow. Reject
 	// protects what stands behind the limits; admit is for services where a wrong 503 costs more than
 	// a request too many.
-	OnOverload failover.Overload `doc:"on_overload" is:"one-of reject admit" default:"reject" value:"POLICY"`
+	OnOverload Overload `doc:"on_overload" is:"one-of reject admit" default:"reject" value:"POLICY"`
 	// Instances is 0 for auto. Local divides limits by it: too small a number admits too much in an
 	// outage, too large a one too little. Auto counts the processes that share the store, and keeps
 	// the last count through the outage.

@@ -11,8 +11,25 @@ import (
 
 // What follows from settings stands here, and config.go has the settings alone.
 
+// An Overload is what is done with a check for which there is no time.
+type Overload uint8
+
+// What is done under overload.
+const (
+	Reject Overload = iota
+	Admit
+)
+
+// String is the name in the configuration.
+func (o Overload) String() string {
+	if o == Admit {
+		return "admit"
+	}
+	return "reject"
+}
+
 // OverloadAdmits reports whether a check for which there is no time is admitted.
-func (c *Config) OverloadAdmits() bool { return c.OnOverload == failover.Admit }
+func (c *Config) OverloadAdmits() bool { return c.OnOverload == Admit }
 
 // RulesRequired reports whether nothing is admitted while no rules are known.
 func (c *Config) RulesRequired() bool { return c.OnStoreFailure != failover.Open }

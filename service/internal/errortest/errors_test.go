@@ -104,7 +104,7 @@ func TestErrorsBeginWithTheName(t *testing.T) {
 		"enforce.New":            of(enforce.New(enforce.Config{})),
 		"enforce.New max_wait":   of(enforce.New(enforce.Config{Store: memory, MaxWait: -1})),
 		"enforce.Decide":         enforcer.Decide(ctx, &rules.Request{Method: "GET", Path: "/"}, new(enforce.Verdict)),
-		"failover.New":           of(failover.New(nil, failover.Config{Timeout: -1, Mode: 9, OnOverload: 9})),
+		"failover.New":           of(failover.New(nil, failover.Config{Timeout: -1, Mode: 9})),
 		"failover.Decide":        of(failing.Decide(ctx, empty)),
 		"failover.Decide closed": of(failing.Decide(ctx, stint.Op{Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}})),
 		"failover.ParseMode":     of(failover.ParseMode("ajar")),

@@ -16,6 +16,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/adapt"
 	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/notation"
@@ -325,11 +326,11 @@ func checkResponse(key string, limit stint.Limit, d *stint.Decision, reason stin
 		Algorithm:         limit.Algorithm.String(),
 		Limit:             d.Limit,
 		Remaining:         d.Remaining,
-		ResetAfterSeconds: httplimit.Seconds(d.ResetAfter),
-		RetryAfterSeconds: httplimit.Seconds(d.RetryAfter),
+		ResetAfterSeconds: adapt.Seconds(d.ResetAfter),
+		RetryAfterSeconds: adapt.Seconds(d.RetryAfter),
 		Message:           messageAllowed,
 		ResetAfterMicros:  d.ResetAfter.Microseconds(),
-		RetryAfterMicros:  api.Micros(d.RetryAfter),
+		RetryAfterMicros:  adapt.Micros(d.RetryAfter),
 		DelayMicros:       d.Delay.Microseconds(),
 		At:                int64(d.At),
 		Source:            d.Source.String(),
@@ -360,7 +361,7 @@ func limitDetails(claim *stint.Claim, each []stint.Outcome, at stint.Instant) []
 			Remaining:        o.Remaining,
 			Used:             o.Limit - o.Remaining,
 			ResetAfterMicros: o.ResetAfter.Microseconds(),
-			RetryAfterMicros: api.Micros(o.RetryAfter),
+			RetryAfterMicros: adapt.Micros(o.RetryAfter),
 			GrowsAfterMicros: o.GrowsAfter.Microseconds(),
 			DelayMicros:      o.Delay.Microseconds(),
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/adapt"
 	"github.com/stint-go/stint/internal/rulediff"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/capacity"
@@ -134,7 +135,7 @@ func (e *evaluation) answer() {
 	for i := range v.Exceeded {
 		x := &v.Exceeded[i]
 		c.Exceeded = append(c.Exceeded, api.Exceeded{
-			Rule: x.Rule, LimitName: x.LimitName, Limit: x.Limit, RetryAfterMicros: api.Micros(x.RetryAfter),
+			Rule: x.Rule, LimitName: x.LimitName, Limit: x.Limit, RetryAfterMicros: adapt.Micros(x.RetryAfter),
 		})
 	}
 	if v.Rule != nil {
@@ -153,7 +154,7 @@ func (e *evaluation) answer() {
 	}
 	if !v.Allowed {
 		c.Message = messageDenied
-		c.RetryAfterSeconds, c.RetryAfterMicros = httplimit.Seconds(stint.Never), -1
+		c.RetryAfterSeconds, c.RetryAfterMicros = adapt.Seconds(stint.Never), -1
 		c.Reason, c.Missing = string(v.Reason()), v.Missing()
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/adapt"
 	"github.com/stint-go/stint/service/internal/capacity"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server/problem"
@@ -62,7 +62,7 @@ func (s *Service) forwardAuth(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		s.describe(w.Header(), e)
-		httplimit.WriteExceeded(w.Header(), e.verdict.Exceeded)
+		adapt.WriteExceeded(w.Header(), e.verdict.Exceeded)
 		if !e.verdict.Allowed {
 			if e.verdict.Unauthenticated() {
 				denied = http.StatusUnauthorized

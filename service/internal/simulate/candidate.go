@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/waitqueue"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -240,9 +241,9 @@ func (c *candidate) add(at int) {
 }
 
 // ask asks the limits of a request.
-func (c *candidate) ask(r *request, do enforce.Action, now stint.Instant) {
+func (c *candidate) ask(r *request, do waitqueue.Action, now stint.Instant) {
 	c.on, c.now, c.verb = r, now, stint.VerbTake
-	if do != enforce.Shadow {
+	if do != waitqueue.Shadow {
 		c.answer, c.known = stint.Decision{Allowed: true, At: now}, false
 	}
 	_ = c.limiter.Ask(context.Background(), &r.verdict, do) // its only error is of a client outside the sample
@@ -290,7 +291,7 @@ func (c *candidate) carry(verb stint.Verb) {
 // which is faster by a tenth.
 func (c *candidate) take(r *request) {
 	if !c.plain {
-		c.ask(r, enforce.Take, r.time)
+		c.ask(r, waitqueue.Take, r.time)
 		return
 	}
 	v := &r.verdict

@@ -8,9 +8,9 @@ import (
 	"sort"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/waitqueue"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -229,7 +229,7 @@ func (s *suggestor) measure() error {
 		if r.reason != "" || len(r.claims) == 0 || c.store.fault != nil {
 			return c.store.fault
 		}
-		c.ask(r, enforce.Take, now)
+		c.ask(r, waitqueue.Take, now)
 		if err := memory.fault([]*candidate{c}); err != nil {
 			return err
 		}

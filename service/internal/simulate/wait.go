@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/waitqueue"
 )
 
 // ticks are an instant on the limiter's clock, which is in nanoseconds above 0, and instant is when a time of it has
@@ -29,14 +29,14 @@ func (c *candidate) wait(r *request) bool {
 func (c *candidate) step(r *request, now stint.Instant) bool {
 	for {
 		step, _ := r.waiter.Step(c.ticks(now), nil) // the tables can always decide
-		if c.verb == stint.VerbPeek && (step.Do == enforce.Shadow || step.Do == enforce.Done) {
+		if c.verb == stint.VerbPeek && (step.Do == waitqueue.Shadow || step.Do == waitqueue.Done) {
 			c.denyPeeked(r)
 		}
 		switch step.Do {
-		case enforce.Done:
+		case waitqueue.Done:
 			c.finish(r, now)
 			return true
-		case enforce.Follow, enforce.Pause:
+		case waitqueue.Follow, waitqueue.Pause:
 			c.wakeAt(r, step.Until)
 			return false
 		default:

@@ -26,7 +26,7 @@ const adviceTimeout = 10 * time.Second
 // differently by then.
 func newFailover(c config.Config, store stint.Store, b *Backend, h Hooks, back func()) (*failover.Store, error) {
 	settings := failover.Config{
-		Timeout: c.Store.Timeout, Mode: c.OnStoreFailure, OnOverload: c.OnOverload,
+		Timeout: c.Store.Timeout, Mode: c.OnStoreFailure, AdmitOnOverload: c.OverloadAdmits(),
 		ForPolicy: failureRules(c.OnStoreFailure),
 		// a rule may be local
 		Local:    memstore.New(memstore.Config{MaxBytes: c.Store.MaxMemory, MaxHolds: c.Store.MaxHolds}),

@@ -225,7 +225,7 @@ func OpenStore(c config.Config, b *Backend, h Hooks) (*Store, error) {
 	if !c.Store.Memory() {
 		o.Store = traced(h.Calls, b.Store)
 	}
-	if !c.Store.Memory() || c.OnOverload != failover.Reject { // the memory is never unreachable
+	if !c.Store.Memory() || c.OverloadAdmits() { // the memory is never unreachable
 		wakeAdviser := func() {}
 		if b.advise != nil {
 			var closeAdviser func()

@@ -10,10 +10,9 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
-	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/adapt"
 	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
@@ -264,7 +263,7 @@ func Explanation(x *enforce.Explanation) adminapi.Explanation {
 	v := &x.Verdict
 	shown := adminapi.Explanation{
 		Path: x.Path, Allowed: v.Allowed, Degraded: v.Decision.Degraded, Why: x.Why(), Reason: string(v.Reason()),
-		RetryAfterSeconds: httplimit.Seconds(v.Decision.RetryAfter), RetryAfterMicros: api.Micros(v.Decision.RetryAfter),
+		RetryAfterSeconds: adapt.Seconds(v.Decision.RetryAfter), RetryAfterMicros: adapt.Micros(v.Decision.RetryAfter),
 		Rules: []adminapi.ExplainedRule{},
 	}
 	if v.Rule != nil {
@@ -333,8 +332,8 @@ func explained(rule *enforce.Explained) adminapi.ExplainedRule {
 		shown.Limits = append(shown.Limits, adminapi.ExplainedLimit{
 			Name: limit.Name, Way: way, Via: rule.ViaAt(i), Rule: of, Key: key, Keep: claim.Keep,
 			Algorithm: limit.Algorithm.String(), Allowed: o.Allowed, Limit: o.Limit, Remaining: o.Remaining,
-			ResetAfterSeconds: httplimit.Seconds(o.ResetAfter), ResetAfterMicros: o.ResetAfter.Microseconds(),
-			RetryAfterSeconds: httplimit.Seconds(o.RetryAfter), RetryAfterMicros: api.Micros(o.RetryAfter),
+			ResetAfterSeconds: adapt.Seconds(o.ResetAfter), ResetAfterMicros: o.ResetAfter.Microseconds(),
+			RetryAfterSeconds: adapt.Seconds(o.RetryAfter), RetryAfterMicros: adapt.Micros(o.RetryAfter),
 		})
 	}
 	return shown
