@@ -472,9 +472,13 @@ func (v *Verdict) noteVia(decider int) {
 	if !v.Allowed {
 		return
 	}
-	if v.Via = v.claims[decider].Via; v.claims[decider].way == all {
-		return
+	if v.Via = v.claims[decider].Via; v.claims[decider].way != all {
+		v.noteWay(via)
 	}
+}
+
+// noteWay notes which way of the deciding rule was charged, of which the store's answer says a number.
+func (v *Verdict) noteWay(via uint8) {
 	grouped := false
 	for r := range v.byRule() {
 		if r.claims[0].Rule != v.Rule {

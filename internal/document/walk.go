@@ -496,22 +496,20 @@ func oneOf(field reflect.Value, names []string, zero string) Setter {
 // ranged reads a number, a duration or a size within bounds, as the tag says by its words.
 func ranged(field any, words []string) Setter {
 	least, most := words[len(words)-min(2, len(words)-1)], words[len(words)-1]
+	low, _ := ParseInteger(least)
+	high, _ := ParseInteger(most)
 	switch field := field.(type) {
 	case *time.Duration:
-		low, _ := notation.ParseDuration(least)
-		high, _ := notation.ParseDuration(most)
-		return Between(field, low, high)
+		shortest, _ := notation.ParseDuration(least)
+		longest, _ := notation.ParseDuration(most)
+		return Between(field, shortest, longest)
 	case *int:
-		low, _ := strconv.Atoi(least)
-		high, _ := strconv.Atoi(most)
-		return Integer(field, low, high)
+		return Integer(field, int(low), int(high))
 	case *int64:
-		if words[0] != "size" {
-			low, _ := ParseInteger(least)
-			high, _ := ParseInteger(most)
-			return Integer(field, low, high)
+		if words[0] == "size" {
+			return size(field, words[1:])
 		}
-		return size(field, words[1:])
+		return Integer(field, low, high)
 	default:
 		return nil
 	}
