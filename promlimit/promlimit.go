@@ -341,3 +341,9 @@ func histogram(name, help string, buckets ...float64) prometheus.HistogramOpts {
 		NativeHistogramMinResetDuration: time.Hour,
 	}
 }
+
+// Near reports whether a decision admits a request and leaves its client a fifth of the limit, or
+// less.
+func Near(d *stint.Decision) bool {
+	return d.Allowed && !d.Degraded && d.Limit > 0 && d.Remaining <= d.Limit/nearLimit
+}

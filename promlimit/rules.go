@@ -152,12 +152,6 @@ func (r *Rules) Set(sets ...*rules.Set) {
 	r.tallies.Store(&now)
 }
 
-// Near reports whether a decision admits a request and leaves its client a fifth of the limit, or
-// less.
-func Near(d *stint.Decision) bool {
-	return d.Allowed && !d.Degraded && d.Limit > 0 && d.Remaining <= d.Limit/nearLimit
-}
-
 // Observe counts an event, as a [stint.Observer], unless its rule has gone meanwhile. A via that is
 // not known counts as none.
 func (r *Rules) Observe(_ context.Context, e *stint.Event) {

@@ -393,5 +393,8 @@ func (s *Service) traceOf(r *http.Request) string {
 			return id
 		}
 	}
-	return decisionlog.RecordedTrace(r.Header["Traceparent"])
+	if lines := r.Header["Traceparent"]; len(lines) > 0 {
+		return decisionlog.RecordedTrace(lines)
+	}
+	return ""
 }
