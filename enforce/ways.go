@@ -58,8 +58,11 @@ func (x *Explained) Ways() (ways []ExplainedWay) {
 
 // Available is [Verdict.Available] of the rule alone.
 func (x *Explained) Available() (n int64, chooses bool) {
+	if x.Each == nil {
+		return 0, false
+	}
 	op := x.op(false)
-	if x.Each == nil || op.Groups() == nil {
+	if op.Groups() == nil {
 		return 0, false
 	}
 	return decide.Available(&op, x.Each)
