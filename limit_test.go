@@ -140,7 +140,7 @@ func TestPolicyRefuses(t *testing.T) {
 // Stores keep what they derive from a policy with it, apart from one another.
 func TestPolicyPrepared(t *testing.T) {
 	policy := must.Get(stint.NewPolicy("", stint.FixedWindow(1, time.Second)))(t)
-	a, b := new(int), new(int)
+	a, b := new(byte), new(byte)
 	prepare := func(v string) func() any { return func() any { return v } }
 	for range 2 {
 		if got := policy.Prepared(a, prepare("of a")); got != "of a" {

@@ -29,6 +29,7 @@ type Config struct {
 // afterwards, Reset forgets. The zero Limiter has no store: its errors wrap [ErrInvalid].
 type Limiter struct {
 	store   Store
+	direct  Store // the store, if nobody observes; else nil
 	policy  *Policy
 	observe Observer
 	queues  waitQueues
@@ -128,7 +129,11 @@ func NewLimiter(config Config) (*Limiter, error) {
 	if config.Policy == nil {
 		return nil, Invalid("policy", "nil", "a policy made by NewPolicy")
 	}
-	return &Limiter{store: config.Store, policy: config.Policy, observe: config.Observe}, nil
+	l := &Limiter{store: config.Store, policy: config.Policy, observe: config.Observe}
+	if l.observe == nil {
+		l.direct = l.store
+	}
+	return l, nil
 }
 
 // Policy returns the limiter's policy.
@@ -137,16 +142,16 @@ func (l *Limiter) Policy() *Policy { return l.policy }
 // Allow decides whether one request of the key may proceed, and takes a permit if
 // so. The error is not about the request: see [Store].
 func (l *Limiter) Allow(ctx context.Context, key string) (Decision, error) {
-	if l.observe == nil && l.store != nil {
-		return l.store.Take(ctx, l.policy, key, 1) // a call less than by AllowN
+	if l.direct != nil {
+		return l.direct.Take(ctx, l.policy, key, 1) // a call less than by AllowN
 	}
 	return l.decide(ctx, VerbTake, key, 1)
 }
 
 // AllowN is Allow for n permits, all or none.
 func (l *Limiter) AllowN(ctx context.Context, key string, n int64) (Decision, error) {
-	if l.observe == nil && l.store != nil {
-		return l.store.Take(ctx, l.policy, key, n)
+	if l.direct != nil {
+		return l.direct.Take(ctx, l.policy, key, n)
 	}
 	return l.decide(ctx, VerbTake, key, n)
 }

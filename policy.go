@@ -26,7 +26,7 @@ type Policy struct {
 // preparation is what one store has derived from a policy; a linked list, since
 // a policy meets one store nearly always and two at times.
 type preparation struct {
-	owner any
+	owner *byte // its address alone says who it is
 	value any
 	next  *preparation
 }
@@ -101,28 +101,32 @@ func (p *Policy) canHold() error {
 	return nil
 }
 
-// Prepared returns what the store called owner has derived from the policy,
-// calling prepare the first time. It is for stores: what they compute once per
-// policy is found without a lookup and lives no longer than the policy. When two
-// goroutines prepare at once, one of the values is kept and both get it.
-func (p *Policy) Prepared(owner any, prepare func() any) any {
-	first := p.prepared.Load()
-	for at := first; at != nil; at = at.next {
+// Prepared returns what the store called owner has derived from the policy, calling prepare the first time. It is for
+// stores: what they compute once per policy is found without a lookup and lives no longer than the policy. An owner is
+// the address of a byte that is its own, such as one of its fields. When two goroutines prepare at once, one of the
+// values is kept and both get it.
+func (p *Policy) Prepared(owner *byte, prepare func() any) any {
+	for at := p.prepared.Load(); at != nil; at = at.next {
 		if at.owner == owner {
 			return at.value
 		}
 	}
-	mine := &preparation{owner: owner, value: prepare(), next: first}
-	for !p.prepared.CompareAndSwap(first, mine) {
-		first = p.prepared.Load()
+	return p.keep(&preparation{owner: owner, value: prepare()})
+}
+
+// keep adds a preparation, and returns its value, or that of another one of the same owner.
+func (p *Policy) keep(mine *preparation) any {
+	for {
+		first := p.prepared.Load()
 		for at := first; at != nil; at = at.next {
-			if at.owner == owner {
+			if at.owner == mine.owner {
 				return at.value
 			}
 		}
-		mine.next = first
+		if mine.next = first; p.prepared.CompareAndSwap(first, mine) {
+			return mine.value
+		}
 	}
-	return mine.value
 }
 
 // overlaps reports whether the two policies name a state in common under one key.

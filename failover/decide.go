@@ -351,7 +351,7 @@ type plan struct {
 
 // plan returns the policy's plan.
 func (s *Store) plan(policy *stint.Policy) *plan {
-	return policy.Prepared(s, func() any { return s.newPlan(policy) }).(*plan)
+	return policy.Prepared(&s.owner, func() any { return s.newPlan(policy) }).(*plan)
 }
 
 // newPlan prepares what a policy's answers need when the store is away: the mode, the timeout, the

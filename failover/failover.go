@@ -179,6 +179,8 @@ type Store struct {
 	// calls has *watchdog.Call.
 	calls sync.Pool
 
+	owner byte // of the plans that policies carry
+
 	// copies has *[]stint.Op, for DecideAll.
 	copies sync.Pool
 

@@ -31,11 +31,11 @@ type denials struct {
 }
 
 // denialsOwner owns the denials that policies carry.
-type denialsOwner struct{}
+var denialsOwner byte
 
 // denialsOf returns the denials of the policy, which carries them.
 func denialsOf(policy *stint.Policy) *denials {
-	d, _ := policy.Prepared(denialsOwner{}, func() any {
+	d, _ := policy.Prepared(&denialsOwner, func() any {
 		d := &denials{}
 		for _, limit := range policy.Limits() {
 			subject := subjectOf(policy, limit)

@@ -63,7 +63,7 @@ func newHeaders(policy *stint.Policy, fields Fields) *Headers {
 // first time, and found without a lookup after that. It suits policies that come and go, as
 // those of rules do.
 func HeadersOf(policy *stint.Policy, fields Fields) *Headers {
-	prepared := policy.Prepared(headersOwner(fields), func() any { return newHeaders(policy, fields) })
+	prepared := policy.Prepared(&headersOwners[fields], func() any { return newHeaders(policy, fields) })
 	h, _ := prepared.(*Headers) // nothing else is prepared for this owner
 	return h
 }
@@ -83,8 +83,8 @@ func WriteHeaders(header http.Header, policy *stint.Policy, d stint.Decision, ea
 	HeadersOf(policy, fields).Write(header, d, each)
 }
 
-// headersOwner owns the headers that policies carry, by their fields.
-type headersOwner Fields
+// headersOwners own the headers that policies carry, by their fields.
+var headersOwners [1 << 8]byte
 
 // NeedsEach reports whether [Headers.Write] wants the outcome of every limit: for RateLimit, and for Retry-After of a
 // policy that has other limits beside a concurrency limit.

@@ -73,6 +73,14 @@ func (s *Store) lookAtClocks(a *anchor) stint.Instant {
 
 // decidedAt is the second half, while a state of the shard is held: the time of its decision.
 func (s *Store) decidedAt(t *shard, read stint.Instant) stint.Instant {
+	if s.now == nil && stint.Instant(t.latest.Load()) == read { // the same microsecond
+		return read
+	}
+	return s.decidedLater(t, read)
+}
+
+// decidedLater is decidedAt but for the shortest case, which is inlined.
+func (s *Store) decidedLater(t *shard, read stint.Instant) stint.Instant {
 	if s.now != nil {
 		return stint.Instant(s.now().UnixMicro())
 	}

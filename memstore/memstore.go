@@ -103,6 +103,7 @@ type Store struct {
 	waiters  waiters.List[uint64]
 
 	operations sync.Pool // of *operation, to be used again
+	owner      byte      // of the plans that policies carry
 
 	// mu guards versions, holders, freeIDs and changes of epochs. It may be locked while shards are.
 	mu       sync.Mutex

@@ -32,7 +32,7 @@ type limit struct {
 
 // plan returns the policy's plan.
 func (s *Store) plan(policy *stint.Policy) *plan {
-	return policy.Prepared(s, func() any { return s.prepare(policy) }).(*plan)
+	return policy.Prepared(&s.owner, func() any { return s.prepare(policy) }).(*plan)
 }
 
 // prepare makes a policy's plan, and registers the versions of its limits.

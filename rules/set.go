@@ -454,7 +454,7 @@ func (c *compiled) newPolicy(limits ...stint.Limit) (*stint.Policy, error) {
 	if err != nil {
 		return nil, prefix.Errorf("rule %q: %w", c.ID, err)
 	}
-	policy.Prepared(failureOwner{}, func() any { return Failure{Policy: c.OnStoreFailure, Timeout: c.Timeout} })
+	policy.Prepared(&failureOwner, func() any { return Failure{Policy: c.OnStoreFailure, Timeout: c.Timeout} })
 	return policy, nil
 }
 
@@ -496,12 +496,12 @@ type Failure struct {
 }
 
 // failureOwner owns the failures that policies carry.
-type failureOwner struct{}
+var failureOwner byte
 
 // FailureOf is what the rule of a policy says for the time while the store is unreachable; the zero
 // Failure for a policy that is no rule's.
 func FailureOf(policy *stint.Policy) Failure {
-	failure, _ := policy.Prepared(failureOwner{}, func() any { return Failure{} }).(Failure)
+	failure, _ := policy.Prepared(&failureOwner, func() any { return Failure{} }).(Failure)
 	return failure
 }
 

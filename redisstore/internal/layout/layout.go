@@ -35,6 +35,8 @@ type Layout struct {
 	Encoding   string
 	Text       string   // as the servers remember it
 	Tags       []string // of partitions, in keys
+
+	owner byte // of the plans that policies carry
 }
 
 // New is a layout of a valid prefix, number of partitions and encoding.

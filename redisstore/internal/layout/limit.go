@@ -36,7 +36,7 @@ type Limit struct {
 
 // Plan prepares the policy once for the layout, and keeps it with the policy.
 func (y *Layout) Plan(policy *stint.Policy) Plan {
-	return policy.Prepared(y, func() any { return y.prepare(policy) }).(Plan)
+	return policy.Prepared(&y.owner, func() any { return y.prepare(policy) }).(Plan)
 }
 
 // prepare makes the limits of a policy ready.

@@ -30,6 +30,7 @@ type Recorder struct {
 	// nil: the order of lines need not be that of decisions
 	order *sync.Mutex
 	known atomic.Int64
+	owner byte // of the numbers that policies carry
 }
 
 // Options say how a [Recorder] records. The zero value is for a store that several
@@ -196,7 +197,7 @@ func (r *Recorder) note(op *stint.Op, d stint.Decision, err error) {
 // before. By default the key's hash stands for the key: two claims are of one client if their
 // hashes are equal, which is all that a replay has to know.
 func (r *Recorder) claim(c stint.Claim, way uint16) Claim {
-	number, _ := c.Policy.Prepared(r, func() any { return r.define(c.Policy) }).(int64)
+	number, _ := c.Policy.Prepared(&r.owner, func() any { return r.define(c.Policy) }).(int64)
 	if !r.plain {
 		c.Key = rules.HashedClient(c.Key)
 	}
