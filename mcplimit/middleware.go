@@ -60,8 +60,8 @@ type Config struct {
 	LimiterOf func(context.Context, *Call) (*stint.Limiter, error)
 	// Rules decide by all that match a call: an enforce.Limiter, whose rules may be swapped while calls come, or
 	// Rules of package client, which are those of a service. To rules a call is a POST whose path is / and the method,
-	// such as /tools/call. Its user is that of [Call], its header that of the HTTP request, and its attributes are tool and
-	// session, each unless it is empty. Default: nil, plain limits do.
+	// such as /tools/call. Its user is that of [Call], its header that of the HTTP request, and its attributes are tool
+	// and session, each unless it is empty. Default: nil, plain limits do.
 	Rules enforce.Decider
 
 	// Key is whom a call counts for by plain limits, 1 to 256 bytes. Default: nil, the user, as user:NAME; all calls
