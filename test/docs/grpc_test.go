@@ -25,7 +25,6 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/grpclimit"
-	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
@@ -115,7 +114,10 @@ func lendBook(_ any, ctx context.Context, decode func(any) error, interceptor gr
 // serveBooks serves the page's service with options, and connects to it.
 func serveBooks(t *testing.T, secure credentials.TransportCredentials, dial []grpc.DialOption, options ...grpc.ServerOption) *grpc.ClientConn {
 	t.Helper()
-	listener := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
 	server := grpc.NewServer(options...)
 	server.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "library.v1.Books", HandlerType: (*any)(nil),
@@ -123,7 +125,10 @@ func serveBooks(t *testing.T, secure credentials.TransportCredentials, dial []gr
 	}, nil)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	conn := must.Get(grpc.NewClient(listener.Addr().String(), append(dial, grpc.WithTransportCredentials(secure))...))(t)
+	conn, err := grpc.NewClient(listener.Addr().String(), append(dial, grpc.WithTransportCredentials(secure))...)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		server.Stop()
 		if err := errors.Join(<-served, conn.Close()); err != nil {
@@ -141,15 +146,21 @@ func libraryLimits(t *testing.T) []grpc.ServerOption {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limits := must.Get(grpclimit.New(grpclimit.Config{
+	limits, err := grpclimit.New(grpclimit.Config{
 		Rules: limiter, // an enforce.Limiter with the rules
 		Describe: func(ctx context.Context, _ string, r *rules.Request) error {
 			r.User, _ = ctx.Value(userKey{}).(string) // by the interceptor that authenticates
 			return nil
 		},
 		Messages: true, // each message that a client sends on a stream is decided, too
-	}))(t)
-	addresses := must.Get(grpclimit.New(grpclimit.Config{Limiter: perAddress, NoMetadata: true}))(t)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	addresses, err := grpclimit.New(grpclimit.Config{Limiter: perAddress, NoMetadata: true})
+	if err != nil {
+		t.Fatal(err)
+	}
 	options := []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(addresses.UnaryServerInterceptor(), authenticateCall, limits.UnaryServerInterceptor()),
 		grpc.ChainStreamInterceptor(addresses.StreamServerInterceptor(), authenticateStream, limits.StreamServerInterceptor()),
@@ -199,11 +210,18 @@ func TestLibrary(t *testing.T) {
 	}
 
 	// A stream has five messages, its start among them; another method has limits of its own.
-	stream := must.Get(conn.NewStream(as("good-ann"), &followStream, follow))(t)
-	for range 4 {
-		must.Do(t, errors.Join(stream.SendMsg(new(emptypb.Empty)), stream.RecvMsg(new(emptypb.Empty))))
+	stream, err := conn.NewStream(as("good-ann"), &followStream, follow)
+	if err != nil {
+		t.Fatal(err)
 	}
-	must.Do(t, stream.SendMsg(new(emptypb.Empty)))
+	for range 4 {
+		if err := errors.Join(stream.SendMsg(new(emptypb.Empty)), stream.RecvMsg(new(emptypb.Empty))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := stream.SendMsg(new(emptypb.Empty)); err != nil {
+		t.Fatal(err)
+	}
 	if got := told(stream.RecvMsg(new(emptypb.Empty)), stream.Trailer()); !strings.Contains(got, "rule:follow/messages") || !strings.Contains(got, "retry-after: 60") {
 		t.Errorf("the stream ends with\n%s", got)
 	}
@@ -222,7 +240,10 @@ func TestLibrary(t *testing.T) {
 // Without the interceptor that authenticates, a call without a user is UNAUTHENTICATED where the rule says so.
 func TestLibraryWithoutUser(t *testing.T) {
 	limiter, _ := byRules(t, shownRules(t, grpcPage, 0))
-	limits := must.Get(grpclimit.New(grpclimit.Config{Rules: limiter}))(t)
+	limits, err := grpclimit.New(grpclimit.Config{Rules: limiter})
+	if err != nil {
+		t.Fatal(err)
+	}
 	conn := serveBooks(t, insecure.NewCredentials(), nil, grpc.UnaryInterceptor(limits.UnaryServerInterceptor()), grpc.StreamInterceptor(limits.StreamServerInterceptor()))
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-user", "ann")
 	if got := told(conn.Invoke(ctx, lend, new(emptypb.Empty), new(emptypb.Empty)), nil); !strings.HasPrefix(got, "code = Unauthenticated") || !strings.Contains(got, "rule:lend") {
@@ -246,19 +267,25 @@ func TestLibraryByCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	certificate := func(name string) []tls.Certificate {
-		pair := must.Get(tls.LoadX509KeyPair(authority.Issue(t, name)))(t)
+		pair, err := tls.LoadX509KeyPair(authority.Issue(t, name))
+		if err != nil {
+			t.Fatal(err)
+		}
 		return []tls.Certificate{pair}
 	}
 	limiter, _ := byRules(t, shownRules(t, grpcPage, 0))
 	var seen []string
-	limits := must.Get(grpclimit.New(grpclimit.Config{
+	limits, err := grpclimit.New(grpclimit.Config{
 		Rules: limiter,
 		Describe: func(ctx context.Context, _ string, r *rules.Request) error {
 			r.User = certified(ctx)
 			seen = append(seen, r.User)
 			return nil
 		},
-	}))(t)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	conn := serveBooks(t, credentials.NewTLS(&tls.Config{Certificates: certificate("ann"), RootCAs: trusted, MinVersion: tls.VersionTLS12}), nil,
 		grpc.Creds(credentials.NewTLS(&tls.Config{
 			Certificates: certificate("localhost"), ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
@@ -277,10 +304,17 @@ func TestLibraryByCertificate(t *testing.T) {
 // The page's client makes a denied call again when it may.
 func TestClientThatWaits(t *testing.T) {
 	pace := func(limit stint.Limit) *stint.Limiter {
-		return must.Get(stint.New(memstore.New(memstore.Config{}), "pace", limit))(t)
+		limiter, err := stint.New(memstore.New(memstore.Config{}), "pace", limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return limiter
 	}
 	denied := 0
-	limits := must.Get(grpclimit.New(grpclimit.Config{Limiter: pace(stint.TokenBucket(1, stint.PerSecond(20)))}))(t)
+	limits, err := grpclimit.New(grpclimit.Config{Limiter: pace(stint.TokenBucket(1, stint.PerSecond(20)))})
+	if err != nil {
+		t.Fatal(err)
+	}
 	count := func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		answer, err := limits.UnaryServerInterceptor()(ctx, request, info, handler)
 		if err != nil {
@@ -289,7 +323,10 @@ func TestClientThatWaits(t *testing.T) {
 		return answer, err
 	}
 	ownPace := pace(stint.TokenBucket(1000, stint.PerSecond(1000)))
-	waits := must.Get(grpclimit.NewClient(grpclimit.ClientConfig{Limiter: ownPace, Retries: 3, MaxWait: time.Minute}))(t)
+	waits, err := grpclimit.NewClient(grpclimit.ClientConfig{Limiter: ownPace, Retries: 3, MaxWait: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
 	dial := []grpc.DialOption{
 		grpc.WithUnaryInterceptor(waits.UnaryClientInterceptor()),
 		grpc.WithStreamInterceptor(waits.StreamClientInterceptor()),

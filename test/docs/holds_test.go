@@ -17,7 +17,6 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/httplimit"
-	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/storetest"
@@ -90,11 +89,14 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func newGateway(t *testing.T, model model) (*gateway, *memstore.Store) {
 	t.Helper()
 	store := memstore.New(memstore.Config{})
-	limiter := must.Get(stint.New(store, "llm",
+	limiter, err := stint.New(store, "llm",
 		stint.Concurrency(5).Named("at-once").WithCost(1),
 		stint.SlidingWindowCounter(100, time.Minute).Named("requests").WithCost(1),
 		stint.SlidingWindowCounter(1_000_000, 24*time.Hour).Named("tokens"),
-	))(t)
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return &gateway{limiter, model}, store
 }
 
@@ -103,7 +105,9 @@ func left(t *testing.T, g *gateway, store *memstore.Store) [3]int64 {
 	t.Helper()
 	each := make([]stint.Outcome, 3)
 	op := stint.Op{Verb: stint.VerbPeek, Claim: stint.Claim{Key: "ann", Policy: g.limiter.Policy(), Permits: 1}, Each: each}
-	must.Get(store.Decide(t.Context(), op))(t)
+	if _, err := store.Decide(t.Context(), op); err != nil {
+		t.Fatal(err)
+	}
 	return [3]int64{each[0].Remaining, each[1].Remaining, each[2].Remaining}
 }
 
@@ -152,7 +156,10 @@ func TestGateway(t *testing.T) {
 	if got, want := left(t, g, store), [3]int64{5, 99, 999_960}; got != want {
 		t.Errorf("after a whole stream %v are left, want %v", got, want)
 	}
-	tokens := must.Get(g.limiter.With(stint.SlidingWindowCounter(1_000_000, 24*time.Hour).Named("tokens")))(t)
+	tokens, err := g.limiter.With(stint.SlidingWindowCounter(1_000_000, 24*time.Hour).Named("tokens"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	if d, err := tokens.Peek(t.Context(), "ann"); err != nil || d.Remaining != 999_960 {
 		t.Errorf("%+v of the tokens, %v", d, err)
 	}
@@ -210,7 +217,9 @@ func TestGatewayThatLosesItsPlace(t *testing.T) {
 				if err != nil || len(live) == 0 {
 					t.Fatal(live, err)
 				}
-				must.Do(t, g.limiter.Drop(work, "ann", live[0].ID))
+				if err := g.limiter.Drop(work, "ann", live[0].ID); err != nil {
+					t.Fatal(err)
+				}
 				<-work.Done() // noticed at the next renewal
 				return 0, work.Err()
 			}
@@ -255,12 +264,15 @@ func TestGatewayAtOnce(t *testing.T) {
 func TestMiddlewareThatHolds(t *testing.T) {
 	g, store := newGateway(t, nil)
 	limiter := g.limiter
-	middleware := must.Get(httplimit.New(httplimit.Config{
+	middleware, err := httplimit.New(httplimit.Config{
 		Limiter: limiter,
 		Key:     func(r *http.Request) (string, error) { return r.Header.Get("X-User"), nil },
 		Cost:    func(*http.Request) (int64, error) { return maxTokens, nil }, // at most
 		Reserve: &stint.Hold{TTL: time.Minute},
-	}))(t)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	handler := middleware.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		cost := httplimit.Cost(r.Context())
 		cost.Set(0)   // else a client that hangs up now pays for all that was held
@@ -302,7 +314,10 @@ func runJobs(ctx context.Context, limiter *stint.Limiter, tenant string, jobs []
 }
 
 func TestJobs(t *testing.T) {
-	limiter := must.Get(stint.New(memstore.New(memstore.Config{}), "jobs", stint.Concurrency(3)))(t)
+	limiter, err := stint.New(memstore.New(memstore.Config{}), "jobs", stint.Concurrency(3))
+	if err != nil {
+		t.Fatal(err)
+	}
 	var mu sync.Mutex
 	running, most, done := 0, 0, 0
 	jobs := make([]func(context.Context) error, 50)
@@ -329,9 +344,15 @@ func TestJobs(t *testing.T) {
 func TestJobsOutlastAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		paused := storetest.NewFaulty(memstore.New(memstore.Config{}))
-		store := must.Get(failover.New(paused, failover.Config{Mode: failover.Closed}))(t)
+		store, err := failover.New(paused, failover.Config{Mode: failover.Closed})
+		if err != nil {
+			t.Fatal(err)
+		}
 		defer store.Close()
-		limiter := must.Get(stint.New(store, "jobs", stint.Concurrency(3)))(t)
+		limiter, err := stint.New(store, "jobs", stint.Concurrency(3))
+		if err != nil {
+			t.Fatal(err)
+		}
 		time.AfterFunc(5*time.Second, func() {
 			paused.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Block: true} })
 		})
@@ -399,7 +420,10 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 // A reset frees the places of a key, also those whose holds' ids nobody knows. A holder that still runs is denied at its next renewal if others
 // have its place.
 func TestResetFreesPlaces(t *testing.T) {
-	limiter := must.Get(stint.New(memstore.New(memstore.Config{}), "exports", stint.Concurrency(1)))(t)
+	limiter, err := stint.New(memstore.New(memstore.Config{}), "exports", stint.Concurrency(1))
+	if err != nil {
+		t.Fatal(err)
+	}
 	reserve := func(id string, want bool) {
 		t.Helper()
 		if _, d, err := limiter.Reserve(t.Context(), "ann", 1, stint.Hold{ID: id}); err != nil || d.Allowed != want {
@@ -409,7 +433,9 @@ func TestResetFreesPlaces(t *testing.T) {
 	reserve("stuck", true)
 	reserve("next", false)
 	reserve("stuck", true) // a renewal
-	must.Do(t, limiter.Reset(t.Context(), "ann"))
+	if err := limiter.Reset(t.Context(), "ann"); err != nil {
+		t.Fatal(err)
+	}
 	reserve("next", true)
 	reserve("stuck", false)
 }

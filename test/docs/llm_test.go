@@ -16,7 +16,6 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
-	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -83,7 +82,7 @@ func newLLMGateway(t *testing.T) *llmGateway {
 	g := &llmGateway{ended: make(chan struct{}, 10), limiter: limiter}
 	known := func(key string) bool { return strings.HasPrefix(key, "key-of-") }
 	generate := func(ctx context.Context, say func(string) error) (int64, error) { return g.generate(ctx, say) }
-	limits := must.Get(httplimit.New(httplimit.Config{
+	limits, err := httplimit.New(httplimit.Config{
 		Rules: limiter, // an enforce.Limiter with the rules
 		Describe: func(r *http.Request, q *rules.Request) error {
 			asked, _ := r.Context().Value(chatKey{}).(*chat)
@@ -93,7 +92,10 @@ func newLLMGateway(t *testing.T) *llmGateway {
 			return nil
 		},
 		Reserve: &stint.Hold{TTL: 2 * time.Minute, OnExpiry: stint.ChargeOnExpiry},
-	}))(t)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	handler := readChat(known, limits.Wrap(stream(generate)))
 	g.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() { g.ended <- struct{}{} }()
@@ -113,7 +115,10 @@ func (g *llmGateway) ask(t *testing.T, key, body string, read func(io.Reader)) *
 		t.Fatal(err)
 	}
 	request.Header.Set("Authorization", "Bearer "+key)
-	response := must.Get(http.DefaultClient.Do(request))(t)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
 	read(response.Body)
 	_ = response.Body.Close()
 	return response

@@ -11,7 +11,6 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
-	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/rules/file"
@@ -29,12 +28,15 @@ func TestByUser(t *testing.T) {
 			next.ServeHTTP(w, r)
 		})
 	}
-	clients := must.Get(clientip.New(clientip.Config{}))(t)
+	clients, err := clientip.New(clientip.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "api", stint.TokenBucket(1, stint.PerMinute(1)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	limit := must.Get(httplimit.New(httplimit.Config{
+	limit, err := httplimit.New(httplimit.Config{
 		Limiter: limiter,
 		Key: func(r *http.Request) (string, error) {
 			if user, ok := r.Context().Value(userKey{}).(string); ok {
@@ -42,7 +44,10 @@ func TestByUser(t *testing.T) {
 			}
 			return "ip:" + clients.Key(r.RemoteAddr, r.Header), nil
 		},
-	}))(t)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	handler := authenticate(limit.Wrap(mux)) // the limit comes after the check of the token
 	var got []int
 	var w *httptest.ResponseRecorder
@@ -71,13 +76,18 @@ func TestByUser(t *testing.T) {
 
 // One rule counts each method of a service by itself.
 func TestEachMethod(t *testing.T) {
-	set := must.Get(file.ParseSet("docs/grpc.md", []byte(blocks(t, "docs/grpc.md", "yaml")[1]), rules.Options{}))(t)
+	set, err := file.ParseSet("docs/grpc.md", []byte(blocks(t, "docs/grpc.md", "yaml")[1]), rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	limiter, _ := byRules(t, set)
 	admitted := func(method string) (n int) {
 		var v enforce.Verdict
 		for {
 			r := rules.Request{Method: "POST", Path: "/library.v1.Books/" + method, User: "ann"}
-			must.Do(t, limiter.Decide(t.Context(), &r, &v))
+			if err := limiter.Decide(t.Context(), &r, &v); err != nil {
+				t.Fatal(err)
+			}
 			if !v.Allowed {
 				return n
 			}

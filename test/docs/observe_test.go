@@ -14,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/promlimit"
@@ -72,17 +71,28 @@ func Example_metrics() {
 func TestMetricsOfRedis(t *testing.T) {
 	server, ctx := testredis.Start(t), t.Context()
 	registry := prometheus.NewRegistry()
-	calls := must.Get(promlimit.NewCalls(registry))(t)
+	calls, err := promlimit.NewCalls(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
 	options := redisstore.Options{OnCall: calls.Done}
-	store := must.Get(rueidis.Open(rueidis.Config{URL: "redis://" + server.Addr(), Store: options}))(t)
+	store, err := rueidis.Open(rueidis.Config{URL: "redis://" + server.Addr(), Store: options})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := store.Ready(ctx); err != nil { // connected, so that the first decision takes one round trip
 		log.Print(err) // and not log.Fatal: the store admits meanwhile, and goes on connecting
 	}
 	registry.MustRegister(promlimit.NewStatsCollector(store.Stats)) // what is unreachable, and who decided meanwhile
 	defer store.Close()
 
-	limiter := must.Get(stint.New(store, "api", stint.TokenBucket(2, stint.PerMinute(2))))(t)
-	must.Get(limiter.Allow(ctx, "ann"))(t)
+	limiter, err := stint.New(store, "api", stint.TokenBucket(2, stint.PerMinute(2)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := limiter.Allow(ctx, "ann"); err != nil {
+		t.Fatal(err)
+	}
 	lines := scrape(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	for _, want := range []string{`rate_limiter_store_round_trip_seconds_count{outcome="answered"} `, "rate_limiter_store_shards"} {
 		if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, want) }) {

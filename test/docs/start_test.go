@@ -21,7 +21,6 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/httplimit"
-	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore/goredis"
 	"github.com/stint-go/stint/redisstore/rueidis"
@@ -204,7 +203,10 @@ func TestOnePerMinute(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /hello", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
 	synctest.Test(t, func(t *testing.T) {
-		limiter := must.Get(stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(1, stint.PerMinute(1))))(t)
+		limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(1, stint.PerMinute(1)))
+		if err != nil {
+			t.Fatal(err)
+		}
 		handler := httplimit.PerAddress(limiter).Wrap(mux)
 		for _, want := range []int{200, 429, 200} {
 			w := httptest.NewRecorder()
@@ -221,10 +223,16 @@ func TestOnePerMinute(t *testing.T) {
 func TestByAClock(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	store := memstore.New(memstore.Config{Now: func() time.Time { return now }})
-	limiter := must.Get(stint.New(store, "api", stint.CalendarWindow(1, stint.CalendarDay, "Europe/Berlin")))(t)
+	limiter, err := stint.New(store, "api", stint.CalendarWindow(1, stint.CalendarDay, "Europe/Berlin"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, hours := range []int{0, 23, 0} { // one o'clock in Berlin, midnight, midnight
 		now = now.Add(time.Duration(hours) * time.Hour)
-		decision := must.Get(limiter.Allow(t.Context(), "ann"))(t)
+		decision, err := limiter.Allow(t.Context(), "ann")
+		if err != nil {
+			t.Fatal(err)
+		}
 		t.Log(now, decision)
 	}
 	if decision, err := limiter.Peek(t.Context(), "ann"); err != nil || decision.Allowed || decision.RetryAfter != 24*time.Hour {
@@ -305,7 +313,10 @@ func TestWorkers(t *testing.T) {
 
 // An anonymous request has an empty key, which no limit takes.
 func TestEmptyKey(t *testing.T) {
-	limiter := must.Get(stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(1, stint.PerMinute(1))))(t)
+	limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(1, stint.PerMinute(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, err := limiter.Allow(t.Context(), ""); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("an empty key: %v; want ErrInvalid", err)
 	}

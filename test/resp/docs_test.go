@@ -11,14 +11,15 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/stint-go/stint/internal/must"
 )
 
 // page is the guide, whose commands and programs ask the service at its own port.
 func page(t *testing.T, s *service) string {
 	t.Helper()
-	text := must.Get(os.ReadFile("../../docs/redis-protocol.md"))(t)
+	text, err := os.ReadFile("../../docs/redis-protocol.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	_, port, _ := strings.Cut(s.addr, ":")
 	return strings.ReplaceAll(string(text), "6390", port)
 }
@@ -60,9 +61,13 @@ func TestGuide(t *testing.T) {
 		t.Errorf("the first request of Node is limited: %s", got)
 	}
 	client := goRedis(t, s, 3)
-	must.Do(t, askInGo(t.Context(), client))
+	if err := askInGo(t.Context(), client); err != nil {
+		t.Fatal(err)
+	}
 	for range 16 { // all that there may be, of which none comes again while the test runs
-		must.Do(t, askThrottle(t.Context(), client, "user123", 15, 1, 86400).Err())
+		if err := askThrottle(t.Context(), client, "user123", 15, 1, 86400).Err(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	slow := strings.Replace(program, "15, 30, 60", "15, 1, 86400", 1)
 	if got := output(t, "node", "node", "--input-type=module", "--eval", slow); !strings.HasPrefix(got, "come again in ") {

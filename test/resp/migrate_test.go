@@ -7,14 +7,15 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/stint-go/stint/internal/must"
 )
 
 // migrating is a page about changing over.
 func migrating(t *testing.T, name string) string {
 	t.Helper()
-	text := must.Get(os.ReadFile("../../docs/migrate/" + name))(t)
+	text, err := os.ReadFile("../../docs/migrate/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return string(text)
 }
 
@@ -61,7 +62,10 @@ func TestFromRedisCell(t *testing.T) {
 	ctx, addr := t.Context(), s.addr
 	t.Run("before", func(t *testing.T) {
 		data := redis.NewClient(&redis.Options{Addr: addr}) // the Redis that had the module
-		reply := must.Get(data.Do(ctx, "CL.THROTTLE", "user123", 15, 30, 60).Int64Slice())(t)
+		reply, err := data.Do(ctx, "CL.THROTTLE", "user123", 15, 30, 60).Int64Slice()
+		if err != nil {
+			t.Fatal(err)
+		}
 		limited := reply[0] == 1
 		if err := data.Close(); limited || err != nil {
 			t.Errorf("limited: %v, %v", limited, err)
@@ -69,7 +73,10 @@ func TestFromRedisCell(t *testing.T) {
 	})
 	t.Run("after", func(t *testing.T) {
 		limits := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1}) // a command that is sent again takes again
-		reply := must.Get(limits.Do(ctx, "CL.THROTTLE", "user123", 15, 30, 60).Int64Slice())(t)
+		reply, err := limits.Do(ctx, "CL.THROTTLE", "user123", 15, 30, 60).Int64Slice()
+		if err != nil {
+			t.Fatal(err)
+		}
 		limited := reply[0] == 1
 		if err := limits.Set(ctx, "a", "b", 0).Err(); err == nil || !strings.Contains(err.Error(), "unknown command") {
 			t.Errorf("a command of data: %v", err)
