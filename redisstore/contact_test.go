@@ -143,7 +143,8 @@ func TestLayoutIsLostAtTheBeginning(t *testing.T) {
 			}
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		if err := decide(ending{ctx, lose}, s); !errors.Is(err, stint.ErrUnavailable) {
+		err := decide(ending{ctx, lose}, s)
+		if !errors.Is(err, stint.ErrUnavailable) && !errors.Is(err, stint.ErrOverloaded) { // of a busy machine
 			t.Errorf("%s: %v, want %v", name, err, stint.ErrUnavailable)
 		}
 		cancel()
