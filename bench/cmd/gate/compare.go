@@ -40,8 +40,13 @@ func readFloors(name string) (floors []floor, err error) {
 func isFloor(name string) bool { return strings.HasPrefix(name, "floor/") }
 
 // gated reports whether a row may fail. Work of others may not, nor work on two processors: its
-// time depends on what else runs on the machine.
-func gated(name string) bool { return !isFloor(name) && !strings.Contains(name, "/procs=2") }
+// time depends on what else runs on the machine. Nor may what 512 callers of one key take of Redis:
+// that is a call's time over the operations that it carries, of which a slower client sends more at
+// once. One script has measured 255 ns behind failover and 438 without it, in one run. The client's
+// part is gated, and the script's by one and 64 callers and by the rows of many keys.
+func gated(name string) bool {
+	return !isFloor(name) && !strings.Contains(name, "/procs=2") && !strings.HasSuffix(name, "/hot/callers=512/redis")
+}
 
 // failures are the rows of the first tree that are slower than in any other tree, or slower than
 // a floor allows.

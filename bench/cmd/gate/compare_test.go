@@ -28,11 +28,12 @@ func TestFailures(t *testing.T) {
 		"new":                     {"memory/new", []float64{500}, 100, false},
 		"on two processors":       {"memory/hot/procs=2", []float64{500}, 100, false},
 		"work of others":          {"floor/other", []float64{500}, 100, false},
+		"Redis by long calls":     {"redis/bare/hot/callers=512/redis", []float64{500}, 100, false},
 		"below the floor":         {"memory/hot", []float64{100, 101}, 80, true},
 		"below the floor by luck": {"memory/hot", []float64{100, 80, 100}, 80, false},
 	} {
 		here := &tree{rows: []string{test.row}, times: map[string][]float64{test.row: test.times, "floor/peer": {test.peer}}}
-		old := &tree{times: map[string][]float64{"memory/hot": base, "memory/hot/procs=2": base, "floor/other": base}}
+		old := &tree{times: map[string][]float64{"memory/hot": base, "memory/hot/procs=2": base, "floor/other": base, "redis/bare/hot/callers=512/redis": base}}
 		if got := failures([]*tree{here, old}, floors, 0.07); slices.Contains(got, test.row) != test.fails {
 			t.Errorf("%s: %v; want that it fails: %v", name, got, test.fails)
 		}
