@@ -55,6 +55,7 @@ func (s *Service) evaluate(w http.ResponseWriter, r *http.Request) error {
 // evaluation does not go back: the store may still write to it.
 func (s *Service) withEvaluation(r *http.Request, cost int64, do func(*http.Request, *evaluation) error) (err error) {
 	e, _ := s.evaluations.Get().(*evaluation)
+	e.describes()
 	if r, e.work, err = s.enter(r, cost); err != nil {
 		return err
 	}
@@ -253,11 +254,23 @@ type evaluation struct {
 	work     capacity.Ticket
 }
 
-// newEvaluation makes an evaluation, whose work is over when the request begins to be held.
+// emptyEvaluation makes what checks need of an evaluation. Its body has room for most answers, which else is found by
+// growing step by step.
+func emptyEvaluation() *evaluation { return &evaluation{body: make([]byte, 0, 1<<10)} }
+
+// newEvaluation makes an evaluation by rules, whose work is over when the request begins to be held.
 func newEvaluation() *evaluation {
-	e := &evaluation{header: http.Header{}, attributes: map[string]string{}}
-	e.verdict.OnHold = e.work.Leave
+	e := emptyEvaluation()
+	e.describes()
 	return e
+}
+
+// describes makes room for what rules match, which checks do without.
+func (e *evaluation) describes() {
+	if e.header == nil {
+		e.header, e.attributes = http.Header{}, map[string]string{}
+		e.verdict.OnHold = e.work.Leave
+	}
 }
 
 // fewRules is how many rules and members an evaluation may have had whose memory is kept. A request

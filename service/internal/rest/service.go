@@ -155,7 +155,7 @@ func New(config *Config, parts Parts) (*Service, error) {
 		logger:     config.Logger,
 		requestIDs: requestid.New(),
 
-		evaluations: sync.Pool{New: func() any { return newEvaluation() }},
+		evaluations: sync.Pool{New: func() any { return emptyEvaluation() }},
 		ruleMetrics: ruleMetrics,
 		events:      events,
 		answerPool:  sync.Pool{New: func() any { return new(problem.CountedAnswer) }},
