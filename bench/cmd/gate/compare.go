@@ -39,46 +39,52 @@ func readFloors(name string) (floors []floor, err error) {
 // isFloor reports whether a row is work of others.
 func isFloor(name string) bool { return strings.HasPrefix(name, "floor/") }
 
+// Behind a row of a store on Redis there are two more: what Redis takes, and what both take together.
+const (
+	ofRedis = "/redis"
+	ofBoth  = "/both"
+)
+
 // gated reports whether a row may fail. Work of others may not, nor work on two processors: its
-// time depends on what else runs on the machine. Nor may what 512 callers of one key take of Redis:
-// that is a call's time over the operations that it carries, of which a slower client sends more at
-// once. One script has measured 255 ns behind failover and 438 without it, in one run. The client's
-// part is gated, and the script's by one and 64 callers and by the rows of many keys.
+// time depends on what else runs on the machine. Nor may what Redis takes alone: that is a call's time
+// over the operations that it carries, of which a slower client sends more at once. What both take
+// may.
 func gated(name string) bool {
-	return !isFloor(name) && !strings.Contains(name, "/procs=2") && !strings.HasSuffix(name, "/hot/callers=512/redis")
+	return !isFloor(name) && !strings.Contains(name, "/procs=2") && !strings.HasSuffix(name, ofRedis)
 }
 
-// failures are the rows of the first tree that are slower than in any other tree, or slower than
-// a floor allows.
-func failures(trees []*tree, floors []floor, margin float64) (failed []string) {
+// suspected are the rows of the first tree that may be slower than in another tree, or than a floor
+// allows, one suspect for each of these.
+func suspected(trees []*tree, floors []floor, margin float64) (suspects []*suspect) {
 	here := trees[0]
 	for _, name := range here.rows {
-		fails := func(t *tree) bool { return slower(here.times[name], t.times[name], margin) }
-		below := func(f floor) bool { return f.row == name && f.fails(here) }
-		if gated(name) && (slices.ContainsFunc(trees[1:], fails) || slices.ContainsFunc(floors, below)) {
-			failed = append(failed, name)
+		if !gated(name) {
+			continue
+		}
+		for _, t := range trees[1:] {
+			s := &suspect{row: name, tree: t, of: name, most: 1 + margin}
+			if slower(here.times[name], t.times[name], s.most) {
+				suspects = append(suspects, s)
+			}
+		}
+		for _, f := range floors {
+			s := &suspect{row: name, tree: here, of: f.of, most: 1 / f.share}
+			if f.row == name && slower(here.times[name], here.times[f.of], s.most) {
+				suspects = append(suspects, s)
+			}
 		}
 	}
-	return failed
+	return suspects
 }
 
-// slower reports whether times are above those of a baseline by more than the margin, by the median
-// and by the minimum. Noise only adds time: it can raise a median, but rarely every round, so a row
-// that is slower by the median alone passes. A row that one side does not have passes, too.
-func slower(times, of []float64, margin float64) bool {
+// slower reports whether times are above most times those of another, by the median and by the
+// minimum. Noise only adds time: it can raise a median, but rarely every round, so a row that is slower
+// by the median alone passes. A row that one side does not have passes, too.
+func slower(times, of []float64, most float64) bool {
 	if len(times) == 0 || len(of) == 0 {
 		return false
 	}
-	return median(times) > (1+margin)*median(of) && slices.Min(times) > (1+margin)*slices.Min(of)
-}
-
-// fails reports whether a row costs more than the floor allows, by the median and by the minimum.
-func (f floor) fails(t *tree) bool {
-	row, of := t.times[f.row], t.times[f.of]
-	if len(row) == 0 || len(of) == 0 {
-		return false
-	}
-	return median(of) < f.share*median(row) && slices.Min(of) < f.share*slices.Min(row)
+	return median(times) > most*median(of) && slices.Min(times) > most*slices.Min(of)
 }
 
 func median(times []float64) float64 {

@@ -11,14 +11,14 @@ import (
 	"github.com/stint-go/stint/internal/must"
 )
 
-func TestFailures(t *testing.T) {
+func TestSuspected(t *testing.T) {
 	base := []float64{100, 101, 99, 130, 100}
 	floors := []floor{{row: "memory/hot", of: "floor/peer", share: 0.9}}
 	for name, test := range map[string]struct {
-		row   string
-		times []float64
-		peer  float64
-		fails bool
+		row     string
+		times   []float64
+		peer    float64
+		suspect bool
 	}{
 		"as before":               {"memory/hot", []float64{101, 99, 103, 100, 98}, 100, false},
 		"quicker":                 {"memory/hot", []float64{50, 51, 49, 50, 50}, 100, false},
@@ -28,25 +28,61 @@ func TestFailures(t *testing.T) {
 		"new":                     {"memory/new", []float64{500}, 100, false},
 		"on two processors":       {"memory/hot/procs=2", []float64{500}, 100, false},
 		"work of others":          {"floor/other", []float64{500}, 100, false},
-		"Redis by long calls":     {"redis/bare/hot/callers=512/redis", []float64{500}, 100, false},
+		"Redis alone":             {"redis/bare/hot/callers=1/redis", []float64{500}, 100, false},
+		"Redis and its client":    {"redis/bare/hot/callers=1/both", []float64{500}, 100, true},
 		"below the floor":         {"memory/hot", []float64{100, 101}, 80, true},
 		"below the floor by luck": {"memory/hot", []float64{100, 80, 100}, 80, false},
 	} {
 		here := &tree{rows: []string{test.row}, times: map[string][]float64{test.row: test.times, "floor/peer": {test.peer}}}
-		old := &tree{times: map[string][]float64{"memory/hot": base, "memory/hot/procs=2": base, "floor/other": base, "redis/bare/hot/callers=512/redis": base}}
-		if got := failures([]*tree{here, old}, floors, 0.07); slices.Contains(got, test.row) != test.fails {
-			t.Errorf("%s: %v; want that it fails: %v", name, got, test.fails)
+		old := &tree{times: map[string][]float64{}}
+		for _, row := range []string{"memory/hot", "memory/hot/procs=2", "floor/other"} {
+			old.times[row] = base
+		}
+		for _, part := range []string{"", ofRedis, ofBoth} {
+			old.times["redis/bare/hot/callers=1"+part] = base
+		}
+		if got := suspected([]*tree{here, old}, floors, 0.07); (len(got) > 0) != test.suspect {
+			t.Errorf("%s: %v; want that it is suspected: %v", name, names(got), test.suspect)
 		}
 	}
 }
 
-// A row that is slower than in one of several commits fails, whatever it is in the others.
+// A row that is slower than in one of several commits is suspected, whatever it is in the others.
 func TestEachCommitCounts(t *testing.T) {
 	of := func(ns float64) *tree {
 		return &tree{rows: []string{"a"}, times: map[string][]float64{"a": {ns, ns}}}
 	}
-	if got := failures([]*tree{of(100), of(150), of(90)}, nil, 0.07); !slices.Equal(got, []string{"a"}) {
-		t.Errorf("slower than the second of two commits: %v, want a", got)
+	slow := of(90)
+	got := suspected([]*tree{of(100), of(150), slow}, nil, 0.07)
+	if len(got) != 1 || got[0].tree != slow {
+		t.Errorf("slower than the second of two commits: %v, want a", names(got))
+	}
+}
+
+// How long a trial lasts, if the pairs of a cycle come again and again, "+" for one in which the
+// suspect cost more than it may.
+func TestPairs(t *testing.T) {
+	for _, test := range []struct {
+		cycle  string
+		pairs  int
+		guilty bool
+	}{
+		{"-", 3, false},
+		{"+--", 8, false},
+		{"+-", 14, false},
+		{"+", 63, true},
+		{"++++++++-", 88, true},
+		{"++++-", 134, true},
+		{"++-", mostPairs, false}, // undecided
+	} {
+		var s suspect
+		pairs := 0
+		for ; !s.decided() && pairs < mostPairs; pairs++ {
+			s.pair(test.cycle[pairs%len(test.cycle)] == '+')
+		}
+		if guilty := len(failures([]*suspect{&s})) == 1; pairs != test.pairs || guilty != test.guilty {
+			t.Errorf("%s: guilty %v after %d pairs, want %v after %d", test.cycle, guilty, pairs, test.guilty, test.pairs)
+		}
 	}
 }
 

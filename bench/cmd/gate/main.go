@@ -2,10 +2,10 @@
 // fails where it is slower. It builds bench/gate, the program that measures, here and at each of the
 // commits, and runs the programs in turn.
 //
-// A row fails if its processor time for each operation is more than the margin above that of one of
-// the commits: by the median of the rounds and by their minimum, and again in two more measurements
-// with twice the rounds. Rows that a commit does not have are not compared with it, and each commit is
-// measured only in the rows that those before it lack. bench/FLOORS
+// A row is suspected if its processor time for each operation is more than the margin above that of one
+// of the commits, by the median of the rounds and by their minimum; a trial decides whether it fails.
+// Rows that a commit does not have are not compared with it, and each commit is measured only in the
+// rows that those before it lack. bench/FLOORS
 // has a second bound for some rows: the cost of others' work, measured in the same rounds, must be
 // at least a share of the row's.
 package main
@@ -35,13 +35,6 @@ type options struct {
 	rows     string        // a regular expression; "" matches all
 	margin   float64       // a share: 0.07 allows 7 % more time
 }
-
-// again is how often rows that fail are measured once more, with twice the rounds. A row that is as
-// before fails all of them hardly ever; one that is slower always.
-const again = 2
-
-// errSlower is the error when rows failed. The table names them.
-var errSlower = errors.New("slower than the baseline: see the rows above")
 
 // main ends with status 1 if a row failed. An interrupt ends the measurement, and removes the trees.
 func main() {
@@ -112,44 +105,29 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 			return fmt.Errorf("%s: %w", t.name, err)
 		}
 	}
-	if err := measure(ctx, trees, o, o.rows, o.rounds); err != nil {
+	if err := measure(ctx, trees, o); err != nil {
 		return err
 	}
 	if len(trees[0].rows) == 0 {
 		return fmt.Errorf("-rows is %q; allowed: what matches a row of `go run ./gate -list`", o.rows)
 	}
-	failed := failures(trees, floors, o.margin)
-	for range again {
-		if len(failed) == 0 {
-			break
-		}
-		fmt.Fprintf(out, "measured again: %s\n", strings.Join(failed, ", "))
-		for _, t := range trees {
-			t.forget(failed)
-		}
-		if err := measure(ctx, trees, o, exactly(failed), 2*o.rounds); err != nil {
-			return err
-		}
-		failed = failures(trees, floors, o.margin)
+	suspects := suspected(trees, floors, o.margin)
+	if err := settle(ctx, trees, suspects, o.duration, out); err != nil {
+		return err
 	}
+	failed := failures(suspects)
 	report(out, trees, floors, failed)
 	if len(failed) > 0 {
-		return errSlower
+		return fmt.Errorf("slower than the baseline: %s", strings.Join(failed, ", "))
 	}
 	return nil
 }
 
-// exactly is a regular expression that matches rows and all floors. NAME/redis is measured together
-// with NAME.
-func exactly(rows []string) string {
-	return "floor/|" + anyOf(rows)
-}
-
-// anyOf is a regular expression that matches rows.
+// anyOf is a regular expression that matches rows. NAME/redis and NAME/both are measured together with NAME.
 func anyOf(rows []string) string {
 	names := make([]string, len(rows))
 	for i, row := range rows {
-		names[i] = "^" + regexp.QuoteMeta(strings.TrimSuffix(row, "/redis")) + "$"
+		names[i] = "^" + regexp.QuoteMeta(strings.TrimSuffix(strings.TrimSuffix(row, ofRedis), ofBoth)) + "$"
 	}
 	return strings.Join(names, "|")
 }
@@ -177,11 +155,11 @@ func readLines(name string) (lines [][]string, err error) {
 
 // measure runs the programs in turn. Every second round has the opposite order, so that a machine
 // that grows slower does so for all trees alike.
-func measure(ctx context.Context, trees []*tree, o options, rows string, rounds int) error {
+func measure(ctx context.Context, trees []*tree, o options) error {
 	order := slices.Clone(trees)
-	for range rounds {
+	for range o.rounds {
 		for _, t := range order {
-			if err := t.run(ctx, rows, o.duration); err != nil {
+			if err := t.run(ctx, o.rows, o.duration); err != nil {
 				return fmt.Errorf("%s: %w", t.name, err)
 			}
 		}

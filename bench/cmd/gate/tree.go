@@ -126,13 +126,24 @@ func (t *tree) run(ctx context.Context, rows string, duration time.Duration) err
 		if err != nil {
 			return fmt.Errorf("%s said %q; want a name, a tab and nanoseconds", t.gate, line)
 		}
-		if !slices.Contains(t.rows, name) {
-			t.rows = append(t.rows, name)
+		t.add(name, ns)
+		if of, found := strings.CutSuffix(name, ofRedis); found {
+			t.add(of+ofBoth, ns+t.last(of))
 		}
-		t.times[name] = append(t.times[name], ns)
 	}
 	return nil
 }
+
+// add adds a round's time of a row.
+func (t *tree) add(row string, ns float64) {
+	if !slices.Contains(t.rows, row) {
+		t.rows = append(t.rows, row)
+	}
+	t.times[row] = append(t.times[row], ns)
+}
+
+// last is the time of a row in the last round.
+func (t *tree) last(row string) float64 { return t.times[row][len(t.times[row])-1] }
 
 // copyFile makes a new file of a program's.
 func copyFile(from, to string) error {
@@ -144,16 +155,6 @@ func copyFile(from, to string) error {
 		err = os.WriteFile(to, text, 0o755) //nolint:gosec // it is to be run
 	}
 	return err
-}
-
-// forget drops what was measured of rows, and of all floors, before they are measured again: old rounds
-// would count as much as the new ones.
-func (t *tree) forget(rows []string) {
-	for name := range t.times {
-		if slices.Contains(rows, name) || isFloor(name) {
-			delete(t.times, name)
-		}
-	}
 }
 
 // command runs a program in a folder. Its output goes to out, or into the error if it fails.

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A suspect is a row of this tree that may cost more than most times what another costs: the same row
+// of a commit, or a floor of this tree's.
+type suspect struct {
+	row  string
+	tree *tree  // whose
+	of   string // row it is held against
+	most float64
+
+	score float64
+}
+
+// A trial measures both of a suspect again and again, each time in an order drawn by lot, and counts
+// the pairs in which the suspect costs more than most times the other. This is a sequential
+// probability ratio test (Wald, 1945): of "more in half of the pairs" against "more in three of four".
+// Each pair adds the logarithm of how much likelier the second makes what was seen. A suspect is
+// guilty at guilty, acquitted at acquitted, and acquitted if neither is reached in mostPairs.
+//
+// A row whose cost is just at the bound is above it in half of the pairs or less, whatever else the
+// machine does: noise strikes whichever program runs at that moment, which is drawn by lot. Such a row
+// is found guilty with a probability of at most exp(-guilty), by Ville's inequality: less than 1e-11,
+// and 1e-9 for all rows of the table together.
+const (
+	guilty    = 25.4 // -ln(1e-11) = 25.33
+	acquitted = -2
+	mostPairs = 200
+	oftener   = 0.75 // the share of pairs of the second hypothesis
+)
+
+// pair notes whether the suspect cost more than it may in one pair.
+func (s *suspect) pair(more bool) {
+	if more {
+		s.score += math.Log(oftener / 0.5)
+	} else {
+		s.score += math.Log((1 - oftener) / 0.5)
+	}
+}
+
+func (s *suspect) decided() bool { return s.score >= guilty || s.score <= acquitted }
+
+// settle tries the suspects, all in the same pairs.
+func settle(ctx context.Context, trees []*tree, suspects []*suspect, duration time.Duration, out io.Writer) error {
+	if len(suspects) == 0 {
+		return nil
+	}
+	fmt.Fprintf(out, "tried: %s\n", strings.Join(names(suspects), ", "))
+	open := slices.Clone(suspects)
+	for pairs := 0; pairs < mostPairs && len(open) > 0; pairs++ {
+		if err := runInTurn(ctx, trees[0], open, duration); err != nil {
+			return err
+		}
+		for _, s := range open {
+			s.pair(trees[0].last(s.row) > s.most*s.tree.last(s.of))
+		}
+		open = slices.DeleteFunc(open, (*suspect).decided)
+	}
+	return nil
+}
+
+// runInTurn measures the suspects and what they are held against once, in an order drawn by lot.
+func runInTurn(ctx context.Context, here *tree, suspects []*suspect, duration time.Duration) error {
+	type run struct {
+		tree  *tree
+		bound bool // of rows of the same tree: apart, so that the lot decides which comes first
+	}
+	rows := map[run][]string{}
+	for _, s := range suspects {
+		rows[run{tree: here}] = append(rows[run{tree: here}], s.row)
+		against := run{s.tree, s.tree == here}
+		rows[against] = append(rows[against], s.of)
+	}
+	runs := make([]run, 0, len(rows))
+	for r := range rows {
+		runs = append(runs, r)
+	}
+	rand.Shuffle(len(runs), func(i, j int) { runs[i], runs[j] = runs[j], runs[i] })
+	for _, r := range runs {
+		if err := r.tree.run(ctx, anyOf(rows[r]), duration); err != nil {
+			return fmt.Errorf("%s: %w", r.tree.name, err)
+		}
+	}
+	return nil
+}
+
+// failures are the rows of the suspects that were found guilty.
+func failures(suspects []*suspect) []string {
+	return names(slices.DeleteFunc(slices.Clone(suspects), func(s *suspect) bool { return s.score < guilty }))
+}
+
+// names are the rows of suspects, each once.
+func names(suspects []*suspect) (rows []string) {
+	for _, s := range suspects {
+		if !slices.Contains(rows, s.row) {
+			rows = append(rows, s.row)
+		}
+	}
+	return rows
+}
