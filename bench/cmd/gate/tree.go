@@ -90,7 +90,7 @@ func (t *tree) adapt(root string) error {
 	return nil
 }
 
-// list is the names of the rows that match, but for those that are not measured.
+// list names the rows that match, without those that are not measured.
 func (t *tree) list(ctx context.Context, rows string) ([]string, error) {
 	var out bytes.Buffer
 	err := command(ctx, t.dir, &out, t.gate, "-list", "-rows", rows)
