@@ -3,7 +3,7 @@
 // commits, and runs the programs in turn.
 //
 // A row is suspected if its processor time for each operation is more than the margin above that of one
-// of the commits, by the median of the rounds and by their minimum; a trial decides whether it fails.
+// of the commits, by the median of the rounds or by their minimum; a trial decides whether it fails.
 // Rows that a commit does not have are not compared with it, and each commit is measured only in the
 // rows that those before it lack. bench/FLOORS has a second bound for some rows: the cost of others'
 // work, measured in the same rounds, must be at least a share of the row's.

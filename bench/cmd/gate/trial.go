@@ -66,6 +66,9 @@ func settle(ctx context.Context, trees []*tree, suspects []*suspect, duration ti
 		}
 		open = slices.DeleteFunc(open, (*suspect).decided)
 	}
+	if len(open) > 0 {
+		fmt.Fprintf(out, "undecided, so passed: %s\n", strings.Join(names(open), ", "))
+	}
 	return nil
 }
 
