@@ -3,6 +3,7 @@ package stint
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -13,7 +14,7 @@ import (
 
 // A Config says what a [Limiter] is made of.
 type Config struct {
-	// Store decides. It must not be nil.
+	// Store decides. It must not be nil, nor hold a nil pointer.
 	Store Store
 	// Policy holds the limits. It must not be nil.
 	Policy *Policy
@@ -123,7 +124,7 @@ var errNoStore = Invalid("store", "nil", "a store such as memstore.New makes")
 
 // NewLimiter makes a limiter.
 func NewLimiter(config Config) (*Limiter, error) {
-	if config.Store == nil {
+	if v := reflect.ValueOf(config.Store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, errNoStore
 	}
 	if config.Policy == nil {

@@ -45,6 +45,11 @@ func TestZeroValues(t *testing.T) {
 	if _, err := new(stint.Limiter).With(stint.TokenBucket(1, stint.PerSecond(1))); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("With: error %v", err)
 	}
+	for name, store := range map[string]stint.Store{"no store": nil, "a nil store": (*memstore.Store)(nil)} {
+		if _, err := stint.New(store, "api", stint.Concurrency(1)); !errors.Is(err, stint.ErrInvalid) {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
 	results := make([]stint.Result, 2)
 	op := stint.Op{Claim: stint.Claim{Key: "k", Policy: onZero.Policy(), Permits: 1}}
 	new(memstore.Store).DecideAll(t.Context(), []stint.Op{op, op}, results)
