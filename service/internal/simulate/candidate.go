@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -298,10 +299,12 @@ func (c *candidate) take(r *request) {
 	c.on, c.now = r, r.time
 	c.carry(stint.VerbTake)
 	if v.Allowed, v.Decision.Delay = c.answer.Allowed, c.answer.Delay; c.known && c.decided != nil {
-		at := slices.IndexFunc(c.store.ops, func(op limitOp) bool { return op.nth == c.answer.Index })
-		of := &v.Claims()[c.store.ops[at].claim]
-		v.Rule, v.Claim = of.Rule, of.Claim
-		v.Claim.Key = of.Client
+		ops := c.store.ops
+		op := ops[slices.IndexFunc(ops, func(op limitOp) bool { return op.nth == c.answer.Index })]
+		first := ops[slices.IndexFunc(ops, func(other limitOp) bool { return other.claim == op.claim })]
+		of := &v.Claims()[op.claim]
+		v.Rule, v.Claim, v.Decision = of.Rule, of.Claim, c.answer
+		v.Claim.Key, v.Decision.Index = of.Client, op.nth-first.nth
 	}
 }
 
@@ -469,7 +472,7 @@ func (c *candidate) tell(r *request, allowed bool, waited int64, marked []string
 			v.Decision = c.answer
 		}
 		if !allowed {
-			v.Reason = "limit"
+			v.Reason = string(cmp.Or(of.Reason(), stint.ReasonLimit))
 		}
 		if c.known {
 			v.Rule, v.Key, v.Permits = of.Rule.ID, of.Claim.Key, of.Claim.Permits

@@ -106,8 +106,8 @@ type Verdict struct {
 	Time stint.Instant
 	// Allowed says whether the request is admitted.
 	Allowed bool
-	// Reason is why it is denied: limit, banned, missing, default, logged, or invalid, for a request that
-	// the service answers with 400.
+	// Reason is why it is denied: a reason of the service's, logged, or invalid, for a request that the
+	// service answers with 400.
 	Reason string
 	// Rule is the ID of the rule that decided, "" if none did.
 	Rule string
