@@ -85,24 +85,12 @@ function fixed_window.commit(state)
   add(state, state.taken)
 end
 
--- step takes n permits, if they fit, of a state brought to now, in three numbers: the
--- window's start, a number that it keeps, and the count. It returns what becomes of
--- them, or nothing.
-function fixed_window.step(limit, _, start, kept, count, n, keep)
-  if count + n <= limit.capacity - keep then
-    return start, kept, count + n
-  end
-end
-
--- take_stored brings a state as it is stored to now, if one is found, and takes n permits, if they fit in the
--- capacity, less what is to be kept.
--- The number that it keeps is the window's length, or 0 for the limit's own.
-function fixed_window.take_stored(now, found, start, kept, count, n, capacity, length, step)
-  local t = now
-  if found and start > now then
-    t = start
-  end
-  if not found or count == 0 or t >= start + (kept > 0 and kept or length) then
+-- take_stored brings a state in three numbers, as it is stored, to now, and takes n permits, if they fit in the
+-- capacity, less what is to be kept: the window's start, its length, or 0 for the limit's own, and the count; three
+-- zeros of one that is not found. It returns what becomes of them, or nothing.
+function fixed_window.take_stored(now, start, kept, count, n, capacity, length, step)
+  local t = start > now and start or now
+  if count == 0 or t >= start + (kept > 0 and kept or length) then
     start, kept, count = t - t % step, 0, 0
   end
   if count + n <= capacity then

@@ -303,12 +303,12 @@ function schedule.step(limit, now, last, us, frac, n, keep)
     end
     room, room_frac = limit.kept_us, limit.kept_frac
   end
-  return schedule.take_stored(now, nil, last, us, frac, more, more_frac, limit.permits, room, room_frac)
+  return schedule.take_stored(now, last, us, frac, more, more_frac, limit.permits, room, room_frac)
 end
 
 -- take_stored is step where the time of the permits taken, more and more_frac, and that of the
 -- capacity but for what is kept, room and room_frac, are known. A state that is not found is three zeros.
-function schedule.take_stored(now, _, last, us, frac, more, more_frac, permits, room, room_frac)
+function schedule.take_stored(now, last, us, frac, more, more_frac, permits, room, room_frac)
   if now > last then
     us, last = us - (now - last), now
     if us < 0 then

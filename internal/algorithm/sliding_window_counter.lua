@@ -151,28 +151,11 @@ function sliding_window_counter.commit(state)
   state.current, state.runs = state.next_current, nil
 end
 
--- step takes n permits, if they fit, of a state brought to now, in three numbers: the
--- window's start and the two counts. It returns the new numbers, or
--- nothing if the permits do not fit.
-function sliding_window_counter.step(limit, now, start, previous, current, n, keep)
-  local total = current + n
-  if previous > 0 then
-    local left = limit.window - (max(now, start) - start)
-    local part, remainder = muldiv(left, previous, limit.window)
-    total = total + part + (remainder > 0 and 1 or 0)
-  end
-  if total <= limit.capacity - keep then
-    return start, previous, current + n
-  end
-end
-
--- take_stored brings a state as it is stored to now, if one is found, and takes n permits, if they fit in the
--- capacity, less what is to be kept.
-function sliding_window_counter.take_stored(now, found, start, previous, current, n, capacity, window)
-  local t = now
-  if found and start > now then
-    t = start
-  end
+-- take_stored brings a state in three numbers, as it is stored, to now, and takes n permits, if they fit in the
+-- capacity, less what is to be kept: the window's start and the two counts, three zeros of one that is not found. It
+-- returns what becomes of them, or nothing.
+function sliding_window_counter.take_stored(now, start, previous, current, n, capacity, window)
+  local t = start > now and start or now
   local elapsed = t % window
   local begun = t - elapsed
   if begun ~= start then

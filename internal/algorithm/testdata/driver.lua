@@ -122,11 +122,11 @@ local function numbers(state)
   return state.start, state.previous, state.current
 end
 
-local function restore(state, a, b, c)
+local function restore(state, limit, a, b, c)
   if state.due then
     state.last, state.due, state.frac = a, a + b, c
   elseif state.count then
-    state.start, state.count = a, c
+    state.start, state.stop, state.count = a, a + (b > 0 and b or limit.length), c
   else
     state.start, state.previous, state.current = a, b, c
   end
@@ -140,13 +140,17 @@ local function admits(twin, state, limit, now, n, keep, k, room)
   local right = (room == 0 or twin.fits(state, limit, now, room, keep)) and not twin.fits(state, limit, now, room + 1, keep)
   local admitted = 0
   ways = ways + 1
-  if k <= 20 and ways % 4 < 2 then
+  if k <= 20 and ways % 4 < 2 and not limit.edges then
     local a, b, c = numbers(state)
     while a and admitted < k do
-      a, b, c = twin.step(limit, now, a, b, c, n, keep)
+      if twin.step then
+        a, b, c = twin.step(limit, now, a, b, c, n, keep)
+      else
+        a, b, c = twin.take_stored(now, a, b, c, n, limit.capacity - keep, limit.length or limit.window, limit.step)
+      end
       if a then
         admitted = admitted + 1
-        restore(state, a, b, c)
+        restore(state, limit, a, b, c)
       end
     end
   elseif ways % 2 == 0 or k > 20 then

@@ -183,7 +183,7 @@ local function reserve(count, digest, ttl, remembered, text, number, asked)
     elseif twin == concurrency then
       a, b, c = held[i] + n <= most and now, 0, 0
     elseif twin ~= token_bucket then
-      a, b, c = twin.take_stored(now, values[place], as[i], bs[i], cs[i], n, most, limit.window or limit.length, limit.step)
+      a, b, c = twin.take_stored(now, as[i], bs[i], cs[i], n, most, limit.length, limit.step)
     elseif held[i] == 0 then
       a, b, c = twin.step(limit, now, as[i], bs[i], cs[i], n, keeps[i])
     else

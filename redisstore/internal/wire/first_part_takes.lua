@@ -12,28 +12,22 @@ for i = 1, tonumber(argument()) do
     return HOLDS
   end
   local values, aged, loaded, kind = hash.values, hash.aged, hash.loaded, hash.kind
-  local limit, set, mine, window, same, state = nil, nil, nil, nil, #numbers == 2, {}
+  local limit, set, mine, same, state = nil, nil, nil, #numbers == 2, {}
   groups[i], hash.places = hash, places
   for j = 1, hash.size do
     if j == 1 or not same then
       limit = limits[unpack_struct('>I2', numbers, 2 * j - 1)]
-      set, window = limit.set, kind.moves and (limit.window or limit.length)
+      set = limit.set
       mine = loaded and tag_of(loaded, set)
     end
-    local p, value, a, b, c = places + 1, values[j + 1], nil, nil, nil
+    local p, value, a, b, c = places + 1, values[j + 1], 0, 0, 0
     places, of[p] = p, limit
     if value and #value == set.length and byte(value) == mine and not (aged and aged[j + 1]) then
       a, b, c = unpack_struct(set.body, value, 2) -- most often
       a = a + loaded.start
-    end
-    if not a or window and not (a <= now and now < a + window and (kind.merges or b == 0 and c > 0)) then
-      if a then
-        kind.read(state, set, a, b, c)
-      else
-        local signer = read_state(hash, j, state)
-        if signer and signer ~= set then
-          news[p] = merged(kind, state, limit) and MERGED or 1
-        end
+    elseif value then
+      if read_state(hash, j, state) ~= set then
+        news[p] = merged(kind, state, limit) and MERGED or 1
       end
       kind.twin.adopt(state, limit, now)
       a, b, c = kind.write(state, limit)
@@ -54,10 +48,17 @@ while from <= #list do
   from = from + 4
   local admits = true
   for i = 1, count do
-    local place
+    local place, a, b, c
     place, permits, keep, from = unpack_struct('>I2i8I4', list, from)
     local limit = of[place]
-    local a, b, c = limit.kind.twin.step(limit, now, as[place], bs[place], cs[place], permits, keep)
+    local twin = limit.kind.twin
+    if twin.step then
+      a, b, c = twin.step(limit, now, as[place], bs[place], cs[place], permits, keep)
+    else
+      a, b, c = twin.take_stored(
+        now, as[place], bs[place], cs[place], permits, limit.capacity - keep, limit.length, limit.step
+      )
+    end
     if not a and not ways then
       admits = false
       break

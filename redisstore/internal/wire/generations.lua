@@ -91,7 +91,7 @@ end
 if sliding_window_counter then
   kinds.s = {
     twin = sliding_window_counter, format = '>BBBI6', bytes = 9, moves = true, merges = true,
-    describe = function(limit, a) limit.window = a end,
+    describe = function(limit, a) limit.window, limit.length = a, a end,
     blank = function(state) state.start, state.window = nil, nil end,
     read = function(state, set, a, b, c)
       state.start, state.previous, state.current, state.window = a, b, c, set[1]

@@ -4,30 +4,33 @@
 -- keep are left.
 local function take_each(hash, limit, count, takes, keep)
   local kind, own = limit.kind, limit.set
-  local adopt, step, admit = kind.twin.adopt, kind.twin.step, kind.twin.admit
+  local adopt, step, take_stored, admit = kind.twin.adopt, kind.twin.step, kind.twin.take_stored, kind.twin.admit
   local values, aged, loaded, clients = hash.values, hash.aged, hash.loaded, hash.first - 1
   local mine = loaded and tag_of(loaded, own)
-  local quick = mine and not takes and not kind.moves
-  local state = {}
+  local plain, state = not takes, {}
   for i = 1, count do
-    local value = values[i + 1]
-    local admitted, signer = 0, nil
-    if quick and value and #value == own.length and byte(value) == mine and not (aged and aged[i + 1]) then
-      -- Most often: a bucket's state that the limit itself wrote.
-      local last, us, frac = unpack_struct(own.body, value, 2)
-      last, us, frac = step(limit, now, last + loaded.start, us, frac, 1, keep)
-      if last then
+    local value, a, b, c = values[i + 1], nil, nil, nil
+    local admitted = 0
+    if plain and not value then
+      a, b, c = 0, 0, 0
+    elseif plain and #value == own.length and byte(value) == mine and not (aged and aged[i + 1]) then
+      a, b, c = unpack_struct(own.body, value, 2)
+      a = a + loaded.start
+    end
+    if a then -- most often: a state in numbers, which the limit itself wrote
+      if step then
+        a, b, c = step(limit, now, a, b, c, 1, keep)
+      else
+        a, b, c = take_stored(now, a, b, c, 1, limit.capacity - keep, limit.length, limit.step)
+      end
+      if a then
         admitted = 1
-        write_numbers(hash, limit, ARGV[clients + i], last, us, frac)
+        write_numbers(hash, limit, ARGV[clients + i], a, b, c)
       end
-    elseif value and #value > LONGEST then
-      admitted = 0 -- a script with holds.lua has to
-    elseif not takes or ARGV[takes + i] ~= '' then
-      signer = read_state(hash, i, state)
-      if kind.moves or signer ~= own or not signer then
-        adopt(state, limit, now)
-      end
-      if not takes then
+    elseif (plain or ARGV[takes + i] ~= '') and not (value and #value > LONGEST) then -- else a script with holds.lua has to
+      local signer = read_state(hash, i, state)
+      adopt(state, limit, now)
+      if plain then
         admitted = admit(state, limit, now, 1, keep, 1)
       else
         for n, k, kept in string.gmatch(ARGV[takes + i], '(%d+)x?(%d*)k?(%d*)') do

@@ -66,7 +66,7 @@ if value then
   _, a, b, c = read(form, value)
   a = a + since
 end
-a, b, c = take_stored(now, value, a, b, c, p, q, r, s, t)
+a, b, c = take_stored(now, a, b, c, p, q, r, s, t)
 if a then
   local opens = now >= turn -- a generation, as open in generations.lua does
   since = a - (opens and now or start)
