@@ -13,10 +13,6 @@ var (
 	arithmeticLua string
 	//go:embed schedule.lua
 	scheduleLua string
-	//go:embed token_bucket.lua
-	tokenBucketLua string
-	//go:embed leaky_bucket.lua
-	leakyBucketLua string
 	//go:embed fixed_window.lua
 	fixedWindowLua string
 	//go:embed sliding_window_log.lua
@@ -32,21 +28,35 @@ func Lua(algorithms ...stint.Algorithm) string {
 		algorithms = notation.Algorithms()
 	}
 	source := arithmeticLua
-	if slices.Contains(algorithms, stint.AlgorithmTokenBucket) || slices.Contains(algorithms, stint.AlgorithmLeakyBucket) {
-		source += scheduleLua
-	}
-	for _, a := range algorithms {
-		source += twinSources[a]
+	for _, name := range Twins(algorithms...) {
+		source += twinSources[name]
 	}
 	return source
 }
 
-var twinSources = map[stint.Algorithm]string{
-	stint.AlgorithmTokenBucket:          tokenBucketLua,
-	stint.AlgorithmLeakyBucket:          leakyBucketLua,
-	stint.AlgorithmFixedWindow:          fixedWindowLua,
-	stint.AlgorithmSlidingWindowLog:     slidingWindowLogLua,
-	stint.AlgorithmSlidingWindowCounter: slidingWindowCounterLua,
+// Twins are the names of the tables of the twins of some algorithms.
+func Twins(algorithms ...stint.Algorithm) (names []string) {
+	for _, a := range algorithms {
+		if name := twinNames[a]; name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+var twinNames = map[stint.Algorithm]string{
+	stint.AlgorithmTokenBucket:          "schedule", // one twin for both buckets
+	stint.AlgorithmLeakyBucket:          "schedule",
+	stint.AlgorithmFixedWindow:          "fixed_window",
+	stint.AlgorithmSlidingWindowLog:     "sliding_window_log",
+	stint.AlgorithmSlidingWindowCounter: "sliding_window_counter",
+}
+
+var twinSources = map[string]string{
+	"schedule":               scheduleLua,
+	"fixed_window":           fixedWindowLua,
+	"sliding_window_log":     slidingWindowLogLua,
+	"sliding_window_counter": slidingWindowCounterLua,
 }
 
 // Rate returns a bucket's rate in lowest terms: permits per so many microseconds.

@@ -1,10 +1,11 @@
--- What the token bucket and the leaky bucket have in common: see schedule.go.
+-- Token bucket and leaky bucket, the twin of schedule.go. A token bucket's state is due when the bucket is full again, a
+-- leaky bucket's when the queue has drained.
 --
 -- state: due, frac, last (microseconds, 1/permits of a microsecond, microseconds);
 --        capacity, permits, period of the limit that wrote it; nil due is untouched;
 --        held, how many of a token bucket's permits are held, or nil; then debt of that limit, too;
 --        runs, set by adopt: the two runs of a state that another version of the limit wrote, see changed.go
--- limit: capacity, debt, permits, period (microseconds), the rate in lowest terms;
+-- limit: capacity, debt, permits, period (microseconds), the rate in lowest terms; queue of a leaky bucket;
 --        once prepared, capacity_us and capacity_frac, how long the capacity takes, and permit_us
 --        and permit_frac, how long one permit; kept_us and kept_frac, how long the capacity takes but for kept
 
@@ -91,7 +92,7 @@ end
 -- rested is from when on a run that is full there is full for other versions: of a token bucket, once it could have
 -- been filled from empty since its last change.
 function schedule.rested(run)
-  return run.token and run.last + schedule.round_up(schedule.time_of(run, run.capacity)) or 0
+  return run.queue and 0 or run.last + schedule.round_up(schedule.time_of(run, run.capacity))
 end
 
 -- take_over returns what a run of another limit has at an instant as the limit's own due, frac and last.
@@ -101,7 +102,7 @@ function schedule.take_over(run, limit, at)
     return t + us, frac, t
   end
   local outstanding = schedule.permits_in(run, us, frac)
-  if run.token and (outstanding > 0 or t < schedule.rested(run)) then
+  if not run.queue and (outstanding > 0 or t < schedule.rested(run)) then
     outstanding = max(0, outstanding + limit.capacity - run.capacity)
   end
   -- The most permits that fit in the horizon; their number may pass 2^53, and as a
@@ -125,8 +126,10 @@ function schedule.renew(runs, limit)
   end
 end
 
--- adopt readies a loaded state for the limit: one that another version wrote becomes the better of its two runs.
-function schedule.adopt(state, limit, now, token)
+-- adopt readies a loaded state for the limit: one that another version wrote becomes the better of its two runs. Of that
+-- a token bucket keeps the whole permits that are there, at most the new capacity, and a leaky bucket the permits queued,
+-- rounded up.
+function schedule.adopt(state, limit, now)
   state.runs = nil
   if not state.due then
     state.due, state.frac, state.last = 0, 0, 0
@@ -137,7 +140,7 @@ function schedule.adopt(state, limit, now, token)
   end
   state.runs = {
     carried = {
-      due = state.due, frac = state.frac, last = state.last, held = state.held, token = token,
+      due = state.due, frac = state.frac, last = state.last, held = state.held, queue = limit.queue,
       capacity = state.capacity, permits = state.permits, period = state.period, debt = state.debt,
     },
     taken = {},
@@ -177,7 +180,7 @@ function schedule.wait(state, limit, now, n)
   local writer = runs.carried
   if (writer.held or 0) > most then -- what is held stands here, too
     return NEVER
-  elseif not writer.token then
+  elseif writer.queue then
     carried = schedule.leaves(writer, writer, now, most)
   elseif n <= writer.capacity then
     carried = schedule.leaves(writer, writer, now, writer.capacity - n)
@@ -225,8 +228,8 @@ local function wait_own(state, limit, n, after, after_frac)
   return schedule.round_up(schedule.minus(limit, after, after_frac, limit.capacity_us, limit.capacity_frac))
 end
 
--- apply is the transition of both buckets. It returns the outcome and the wait for
--- the turn that a request found.
+-- apply carries out an action (take, peek, deny, settle) of n permits at now, so that keep more are left. A queue's
+-- delay of an admitted request is the time until its turn, rounded up.
 function schedule.apply(action, state, limit, now, n, keep)
   local t, us, frac = schedule.backlog(state, limit, now)
   local late = t - now
@@ -263,7 +266,10 @@ function schedule.apply(action, state, limit, now, n, keep)
     out.reset = schedule.round_up(us, frac) + late
   end
   correct_waits(schedule.wait, state, limit, now, n, keep, out)
-  return out, turn
+  if limit.queue and out.allowed and (action == 'take' or action == 'peek') then
+    out.delay = turn
+  end
+  return out
 end
 
 -- fits reports whether n permits would be admitted now; commit, which may follow it
@@ -356,6 +362,16 @@ function schedule.refund_taken(state, limit, now, n)
   end
   state.due, state.frac, state.last, state.runs = t + us, frac, t, nil
   return true
+end
+
+-- return_leased gives back n permits that were leased at an instant and not spent, less what
+-- has been refilled since, and returns whether that changed the state.
+function schedule.return_leased(state, limit, now, n, leased)
+  local since = max(0, max(now, state.last) - leased)
+  if since >= (schedule.time_of(limit, n)) then
+    return false
+  end
+  return schedule.refund_taken(state, limit, now, n - schedule.permits_in(limit, since, 0))
 end
 
 -- end_hold ends a hold of n permits, of which kept stay charged, and returns how many came back.

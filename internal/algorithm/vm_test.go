@@ -129,6 +129,7 @@ func (vm *vm) limit(limit stint.Limit) *lua.LTable {
 		permits, period := m.Rate()
 		set("permits", permits)
 		set("period", period)
+		table.RawSetString("queue", lua.LBool(limit.Algorithm == stint.AlgorithmLeakyBucket))
 	case stint.AlgorithmFixedWindow:
 		set("length", limit.Window.Microseconds())
 		window := algorithm.NewMachine(limit)

@@ -23,8 +23,8 @@ local function bucket(twin)
     show = function(s) return s.due or 0, s.frac or 0, s.last or 0 end,
   }
 end
-kinds.TOKEN_BUCKET = bucket(token_bucket)
-kinds.LEAKY_BUCKET = bucket(leaky_bucket)
+kinds.TOKEN_BUCKET = bucket(schedule)
+kinds.LEAKY_BUCKET = bucket(schedule)
 
 kinds.FIXED_WINDOW = {
   twin = fixed_window,

@@ -2,8 +2,8 @@
 -- tell whether that changed the state, and what it is then. It follows the twins.
 
 local kinds = {
-  TOKEN_BUCKET = { token_bucket, 'due', 'frac', 'last' },
-  LEAKY_BUCKET = { leaky_bucket, 'due', 'frac', 'last' },
+  TOKEN_BUCKET = { schedule, 'due', 'frac', 'last' },
+  LEAKY_BUCKET = { schedule, 'due', 'frac', 'last' },
   FIXED_WINDOW = { fixed_window, 'start', 'stop', 'count' },
   SLIDING_WINDOW_COUNTER = { sliding_window_counter, 'start', 'previous', 'current' },
 }

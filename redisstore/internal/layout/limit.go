@@ -69,15 +69,15 @@ func (l *Limit) describe(encoding string) {
 	case stint.AlgorithmTokenBucket, stint.AlgorithmLeakyBucket:
 		// Its longest backlog is how long a state matters.
 		permits, period := l.Rate()
-		life := l.TimeOf(l.maxCount())
+		life, queue := l.TimeOf(l.maxCount()), int64(0)
 		l.Letter = "t"
 		if spec.Algorithm == stint.AlgorithmLeakyBucket {
-			l.Letter = "l"
+			queue = 1
 		}
 		l.Parameters = parameters(
 			2*life, width(life), width(permits), number{spec.Capacity, 4}, number{permits, 4}, number{period, 6},
 		)
-		l.number(life, permits, period)
+		l.number(life, permits, period, queue)
 	case stint.AlgorithmFixedWindow:
 		length := spec.Window.Microseconds()
 		life, lengthWidth := length, 1

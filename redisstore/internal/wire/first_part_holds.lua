@@ -128,7 +128,7 @@ local function is_plain(i, limit, b, c, charged)
     return false
   elseif twin == concurrency then
     return held[i] <= limit.capacity
-  elseif twin == token_bucket then
+  elseif twin == schedule then
     return not charged and b < limit.capacity_us and not any(i, 1)
   end
   return c <= limit.capacity
@@ -182,7 +182,7 @@ local function reserve(count, digest, ttl, remembered, text, number, asked)
       return false
     elseif twin == concurrency then
       a, b, c = held[i] + n <= most and now, 0, 0
-    elseif twin ~= token_bucket then
+    elseif twin ~= schedule then
       a, b, c = twin.take_stored(now, as[i], bs[i], cs[i], n, most, limit.length, limit.step)
     elseif held[i] == 0 then
       a, b, c = twin.step(limit, now, as[i], bs[i], cs[i], n, keeps[i])
@@ -203,7 +203,7 @@ local function reserve(count, digest, ttl, remembered, text, number, asked)
     local kind, from, to, matters = limit.kind, 0, 0, limit.span
     if kind.moves then
       from, to = a, kind.merges and 0 or a + (b > 0 and b or limit.length)
-    elseif kind.twin == token_bucket and b >= matters then
+    elseif kind.twin == schedule and b >= matters then
       matters = b + 1
     end
     if permits[i] < 0 and kind.twin ~= concurrency then
@@ -276,7 +276,7 @@ local function finish(cancels, count, digest, claims, more_claims, actual, numbe
     end
     ns[i], pieces[i], behind[i], kept[i] = n, piece, next_at, cancels and 0 or permits[i] < 0 and n or permits[i]
     local back = n - kept[i]
-    if twin == token_bucket then
+    if twin == schedule then
       local ended = as_bucket(i)
       back = twin.end_hold(ended, limit, now, n, kept[i])
       as[i], bs[i], cs[i] = ended.last, ended.due - ended.last, ended.frac
@@ -304,7 +304,7 @@ local function finish(cancels, count, digest, claims, more_claims, actual, numbe
     local place, n = place_of_limit[i], ns[i]
     local limit, hash, value, first, last = only or of[place], only_hash or hash_of[place], values[place], 0, 0
     local set, matters, a, b, c = limit.set, limit.span, as[i], bs[i], cs[i]
-    if limit.kind.twin == token_bucket and b >= matters then
+    if limit.kind.twin == schedule and b >= matters then
       matters = b + 1
     end
     held[i] = held[i] > n and held[i] - n or 0

@@ -45,26 +45,22 @@ local WIDE_TAGGED, WIDE_BODY = '>Bi8i8i8', '>i8i8i8'
 local kinds = {}
 
 if schedule then
-  local function bucket(twin)
-    return {
-      twin = twin, format = '>BBBI4I4I6', bytes = 17, moves = false,
-      describe = function(limit, a, b)
-        limit.permits, limit.period = a, b
-        twin.prepare(limit)
-      end,
-      blank = function(state) state.due = nil end,
-      read = function(state, set, a, b, c)
-        state.due, state.frac, state.last = a + b, c, a
-        state.capacity, state.permits, state.period = set[1], set[2], set[3]
-      end,
-      write = function(state)
-        local us = state.due - state.last
-        return state.last, us, state.frac, us + 1
-      end,
-    }
-  end
-  kinds.t = token_bucket and bucket(token_bucket)
-  kinds.l = leaky_bucket and bucket(leaky_bucket)
+  kinds.t = {
+    twin = schedule, format = '>BBBI4I4I6', bytes = 17, moves = false,
+    describe = function(limit, a, b, queue)
+      limit.permits, limit.period, limit.queue = a, b, queue == 1
+      schedule.prepare(limit)
+    end,
+    blank = function(state) state.due = nil end,
+    read = function(state, set, a, b, c)
+      state.due, state.frac, state.last = a + b, c, a
+      state.capacity, state.permits, state.period = set[1], set[2], set[3]
+    end,
+    write = function(state)
+      local us = state.due - state.last
+      return state.last, us, state.frac, us + 1
+    end,
+  }
 end
 
 if fixed_window then

@@ -240,7 +240,7 @@ local function take(parts, permits, keeps, given, hold, lacks, outs, chosen)
     local part = left[i]
     if hold.n[i] > 0 then
       part.expires = expires
-      part.charged = state.twin ~= concurrency and (hold.keep or permits[i] < 0 or state.twin == leaky_bucket)
+      part.charged = state.twin ~= concurrency and (hold.keep or permits[i] < 0 or state.limit.queue)
       add(state, given.digest, part)
     end
     if renewed[i] or hold.n[i] > 0 and state.twin == concurrency then
@@ -332,7 +332,7 @@ local function finish(verb, parts, permits, ways, given, hold)
       end
       local adjustable = permits[i] >= 0
       local keeps, charge, applied = n, 0, 0
-      if verb == 'cancel' and state.twin ~= leaky_bucket then
+      if verb == 'cancel' and not state.limit.queue then
         keeps = 0
       elseif adjustable then
         local cost = max(0, permits[i] - kept)

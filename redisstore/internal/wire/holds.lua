@@ -42,9 +42,12 @@ local function remove(state, part)
   state.list, state.live = list ~= '' and list or nil, state.live - 1
 end
 
--- hold_more counts permits as held. What is held of a leaky bucket changes nothing there.
+-- is_queue reports whether a state, or a run of one, is a leaky bucket's. What is held changes nothing there.
+local function is_queue(state) return (state.limit or state).queue end
+
+-- hold_more counts permits as held.
 local function hold_more(state, n)
-  if state.twin ~= leaky_bucket then
+  if not is_queue(state) then
     local held = (state.held or 0) + n
     state.held = held > 0 and held or nil
   end
@@ -53,6 +56,9 @@ end
 -- end_part takes a part out of a state at an instant, by the parameters of a limit: so many permits stay
 -- charged. It returns how many came back.
 local function end_part(state, limit, at, part, kept)
+  if is_queue(state) then
+    return 0
+  end
   local twin, back = state.twin, 0
   if twin.end_hold then
     back = twin.end_hold(state, limit, at, part.n, kept)

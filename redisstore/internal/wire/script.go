@@ -9,7 +9,6 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/notation"
-	"github.com/stint-go/stint/redisstore/internal/layout"
 )
 
 //go:embed *.lua
@@ -81,19 +80,18 @@ func InstancesScript() string { return stripUnused(part("now") + part("instances
 // source puts the parts together. Their order is that of what they use: Lua knows a local function
 // only behind its definition.
 func (m Mix) source() string {
-	names := []string{"holds", "schedule"} // a twin that is left out is nil
 	var twins []stint.Algorithm
 	for _, a := range notation.Algorithms() {
-		names = append(names, layout.AlgorithmKeys[a])
 		if m&mixOf(a) != 0 {
 			twins = append(twins, a)
 		}
 	}
 	if m&single != 0 {
-		take := "local take_stored = " + layout.AlgorithmKeys[twins[0]] + ".take_stored\n"
-		return luaProtocol() + algorithm.Lua(twins[0]) + take + part("now") + part("single_take")
+		take := "local take_stored = " + algorithm.Twins(twins...)[0] + ".take_stored\n"
+		return luaProtocol() + algorithm.Lua(twins...) + take + part("now") + part("single_take")
 	}
-	source := luaProtocol() + "local " + strings.Join(names, ", ") + "\n" + algorithm.Lua(twins...)
+	names := strings.Join(algorithm.Twins(notation.Algorithms()...), ", ") // a twin that is left out is nil
+	source := luaProtocol() + "local holds, " + names + "\n" + algorithm.Lua(twins...)
 	const always = ^Mix(0)
 	for _, p := range []struct {
 		of   Mix // that need it

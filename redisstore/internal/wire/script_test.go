@@ -52,14 +52,14 @@ func TestScriptsHoldWhatTheyNeed(t *testing.T) {
 	}{
 		{takes, "schedule.admit", true},
 		{takes, "schedule.apply", false},
-		{takes, "token_bucket.return_leased", false},
+		{takes, "schedule.return_leased", false},
 		{takes, "settle", false},
 		{takes, "write_state", true},
 		{takes | firstTakes, "schedule.step", true},
 		{takes | firstTakes, "schedule.fits", false},
 		{takes | firstAny, "schedule.apply", true},
 		{takes | firstAny, "schedule.fits", true},
-		{takes | firstAny, "token_bucket.return_leased", true},
+		{takes | firstAny, "schedule.return_leased", true},
 	} {
 		if got := strings.Contains(c.mix.Script(), "function "+c.function+"("); got != c.there {
 			t.Errorf("mix %b has %s: %t, want %t", c.mix, c.function, got, c.there)
