@@ -299,9 +299,17 @@ func (s *Store) await(ctx context.Context, attempt *agreement) error {
 	if attempt == nil {
 		return nil
 	}
+	if err := s.awaits(ctx, attempt.ended); err != nil {
+		return err
+	}
+	return attempt.err
+}
+
+// awaits waits for an event, or returns why it has not come.
+func (s *Store) awaits(ctx context.Context, event <-chan struct{}) error {
 	select {
-	case <-attempt.ended:
-		return attempt.err
+	case <-event:
+		return nil
 	case <-ctx.Done():
 		return queue.EndOf(ctx)
 	case <-s.life.Done():
@@ -317,14 +325,7 @@ func (s *Store) Ready(ctx context.Context) error {
 	if err := s.started(ctx); err != nil {
 		return err
 	}
-	select {
-	case <-s.loaded:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.life.Done():
-		return queue.ErrClosed
-	}
+	return s.awaits(ctx, s.loaded)
 }
 
 // readLayout asks the servers for the layout. If there is none it becomes that of this process, unless another one

@@ -495,10 +495,9 @@ func (br *Batcher) appendCall(b *batch, c *Call) bool {
 	if c.abandoned {
 		return true
 	}
-	from, sending := c.appended, wire.Sending{
-		Lasts: c.ctx.Done() == nil && c.timeout == 0, TakenAt: c.TakenAt, Bulk: c.Bulk,
-	}
-	for c.appended < len(c.ops) && b.Add(&c.ops[c.appended], sending) {
+	from := c.appended
+	c.Lasts = c.ctx.Done() == nil && c.timeout == 0
+	for c.appended < len(c.ops) && b.Add(&c.ops[c.appended], c.Sending) {
 		c.appended++
 	}
 	if c.appended > from {

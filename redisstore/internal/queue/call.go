@@ -18,9 +18,7 @@ import (
 //
 // ops[:completed] are answered, ops[completed:appended] are in batch, and the others wait.
 type Call struct {
-	// TakenAt is, of a wire.Refund or a wire.ReturnLease, when the permits were taken.
-	TakenAt stint.Instant
-	Bulk    int64 // permits to take on top of a take of one, one after another
+	wire.Sending // of its operations
 	// BulkAdmitted is how many permits of the bulk were admitted.
 	BulkAdmitted int64
 	Live         []stint.Hold // that were listed

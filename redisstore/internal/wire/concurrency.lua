@@ -9,6 +9,7 @@ local concurrency = {
       reset = 0, delay = 0, applied = 0, changed = false,
     }
   end,
+  end_hold = function(_, _, _, n) return n end,
   used = function(state) return state.held or 0 end,
   leaves = function(state, _, _, most) return (state.held or 0) > most and NEVER or 0 end,
 }

@@ -20,8 +20,7 @@ type holdEntry struct {
 	bucket string       // the field of the id, beside others'
 	digest string       // of the id
 	claims digest       // of the claims, in the order of the operation
-	answer digest       // of the claims and what is asked for
-	sorted digest       // the same of claims that are sorted
+	answer digest       // of the claims, sorted, and what is asked for
 
 	applied int64
 	// left says that it is to be asked again, of the script for all operations.
@@ -54,10 +53,9 @@ func (b *Batch) newHoldEntry(e *Entry, op *stint.Op) *holdEntry {
 	entry := &holdEntry{told: stint.HoldOp{Hold: h.Hold, Via: h.Via}, bucket: named[:3], digest: named[1:]}
 	b.claims = b.claimsOf(e, b.claims[:0])
 	entry.claims, entry.answer = b.digestsOf(b.claims, op.Verb)
-	entry.sorted = entry.answer
 	if !slices.IsSortedFunc(b.claims, claimText.compare) {
 		slices.SortStableFunc(b.claims, claimText.compare)
-		_, entry.sorted = b.digestsOf(b.claims, op.Verb)
+		_, entry.answer = b.digestsOf(b.claims, op.Verb)
 	}
 	return entry
 }
@@ -81,7 +79,7 @@ func (b *Batch) holdArgs(e *Entry) string {
 	if e.Verb != stint.VerbReserve {
 		remembered = decide.SurelyRemembered(given)
 	}
-	return h.digest + string(h.claims[:]) + string(h.sorted[:answerBytes]) + string(h.answer[:answerBytes]) +
+	return h.digest + string(h.claims[:]) + string(h.answer[:answerBytes]) +
 		layout.BigEndian(bounds.HoldTTL(given.TTL).Microseconds(), remembered.Microseconds(), int64(given.ExpiresAt)) +
 		keep + string([]byte{h.told.Via}) + given.ID + b.suffix(e) + tags
 }
@@ -226,7 +224,7 @@ func (h *holdEntry) appendUsual(list []byte, verb stint.Verb) []byte {
 		list = binary.BigEndian.AppendUint64(list, uint64(bounds.HoldTTL(h.told.Hold.TTL).Microseconds()))
 		return appendNumber(list, bounds.Remembered(h.told.Hold.TTL).Microseconds(), 5)
 	}
-	return append(append(append(list, h.claims[:]...), 0), h.sorted[:answerBytes]...)
+	return append(append(append(list, h.claims[:]...), 0), h.answer[:answerBytes]...)
 }
 
 // appendRecord appends a Reserve's record behind its expiry as hold_ids.lua has it, behind its length. It is written

@@ -15,7 +15,7 @@
 local LIVE, LIVE_BYTES, AMOUNTS = '>I2c8I7I5c8BI2', 33, '>I6I6'
 local ENDED, ENDED_BYTES = '>c8BI7I5c4i6', 31
 local NO_IDS = '\0\0\0\0'
-local GIVEN = '>c8c8c4c4i8i8i8BB' -- what an operation says of its hold: see holdEntry in hold.go
+local GIVEN = '>c8c8c4i8i8i8BB' -- what an operation says of its hold: see holdEntry in hold.go
 local COMMITTED, CANCELLED, EXPIRED = 1, 2, 3
 local ANSWERED, RESOLVED, UNKNOWN, OTHER = 0, 1, 2, 3
 

@@ -405,7 +405,7 @@ end
 function holds.decide(verb, parts, permits, keeps, ways, number)
   local given, id = {}, nil
   local text = ARGV[ids.first + number - 1]
-  given.digest, given.claims, given.answer, given.in_order, given.ttl, given.remembered, given.expires, given.keep, given.via, id =
+  given.digest, given.claims, given.answer, given.ttl, given.remembered, given.expires, given.keep, given.via, id =
     unpack_struct(GIVEN, text)
   given.id, given.bucket = sub(text, id), bucket_of(given.digest)
   given.tags = sub(given.id, string.find(given.id, '\0', 1, true) + 8)
@@ -427,7 +427,7 @@ function holds.decide(verb, parts, permits, keeps, ways, number)
     tell_hold(OTHER, 0, 0, 0)
     return nil
   elseif over and ended == (verb == 'cancel' and CANCELLED or COMMITTED) and verb ~= 'reserve'
-    and (hold.answer == given.answer or hold.answer == given.in_order) then -- an earlier version's are not sorted
+    and hold.answer == given.answer then
     if ways then
       bind(ways, nil, hold.via)
     end

@@ -62,8 +62,6 @@ local function end_part(state, limit, at, part, kept)
   local twin, back = state.twin, 0
   if twin.end_hold then
     back = twin.end_hold(state, limit, at, part.n, kept)
-  elseif twin == concurrency then
-    back = part.n
   elseif twin.give_back then
     local n = part.n - kept
     for i = #part.pieces, 1, -1 do

@@ -41,10 +41,6 @@ end
 -- BIG holds struct's formats of a big-endian number by its width.
 local BIG = { '>I1', '>I2', '>I3', '>I4', '>I5', '>I6', '>I7' }
 
-local function get(s, at, width)
-  return (struct.unpack(BIG[width], s, at))
-end
-
 -- packed: one string. A header of 47 bytes: the widths of a record's time and total
 -- (1 byte each), at (7), total (7), gone (7), request (7), capacity (5), window (6),
 -- interval (6); then records of a time and a total each, modulo 256^width.
@@ -55,16 +51,6 @@ local HEADER = 47
 local HAS_HOLDS = 64 -- is added to the first width when permits of the log are held
 local WRITTEN = 4096 -- a value below it is written whole
 local READ = 32768   -- a value below it is read whole
-
--- page reads a long value's bytes where they are wanted.
-local function page(key, whole)
-  return function(from, width)
-    if whole then
-      return get(whole, from, width)
-    end
-    return get(redis.call('GETRANGE', key, from - 1, from + width - 2), 1, width)
-  end
-end
 
 function packed.load(key)
   local head = redis.call('GETRANGE', key, 0, READ - 1)
@@ -81,7 +67,12 @@ function packed.load(key)
   if size == READ then
     size = redis.call('STRLEN', key)
   end
-  local read = page(key, size < READ and head)
+  local function read(from, width) -- a long value's bytes where they are wanted
+    if size < READ then
+      return (struct.unpack(BIG[width], head, from))
+    end
+    return (struct.unpack(BIG[width], redis.call('GETRANGE', key, from - 1, from + width - 2)))
+  end
   local width = log.times + log.totals
   local count = (size - HEADER) / width
   if count == 0 then
@@ -124,11 +115,6 @@ local function record(log, at, total)
   return struct.pack(BIG[log.times] .. string.sub(BIG[log.totals], 2), at % 256 ^ log.times, total % 256 ^ log.totals)
 end
 
-local function header(log, limit)
-  return struct.pack(HEAD, log.times + (log.held and HAS_HOLDS or 0), log.totals, log.at or 0, log.total, log.gone, log.request,
-    limit.capacity, limit.window, limit.interval)
-end
-
 function packed.save(key, log, limit, ttl)
   local times, totals = widths(limit)
   local count = log.count or 0
@@ -152,7 +138,8 @@ function packed.save(key, log, limit, ttl)
   end
   rebase(log, 256 ^ log.totals)
   local width = log.times + log.totals
-  local head = header(log, limit)
+  local head = struct.pack(HEAD, log.times + (log.held and HAS_HOLDS or 0), log.totals, log.at or 0, log.total, log.gone,
+    log.request, limit.capacity, limit.window, limit.interval)
   local fresh = log.fresh and record(log, log.at, log.total) or ''
   local whole = log.whole
   local stale = count > 0 and (log.at - log.time_of(1) >= 256 ^ log.times / 2
