@@ -230,14 +230,6 @@ local function refund(verb, count, taken)
   end
 end
 
--- bulk takes permits of a state one after another, as many as fit.
-local function bulk()
-  local state = parts[1]
-  local admitted = state.twin.admit(state, state.limit, now, 1, 0, permits[1])
-  state.changed = state.changed or admitted > 0
-  return admitted
-end
-
 -- hold carries out an operation on an id.
 local function hold(verb, count, id, asked)
   local changed
@@ -297,7 +289,9 @@ while from <= #list do
   elseif taken then
     refund(verb, count, taken)
   elseif verb == 'bulk' then
-    local admitted = bulk()
+    local state = parts[1] -- takes of 1 permit, one after another, as many as fit
+    local admitted = state.twin.admit(state, state.limit, now, 1, 0, permits[1])
+    state.changed = state.changed or admitted > 0
     allowed_takes = allowed_takes + admitted
     if holds then
       answer(pack('>i8', admitted))
