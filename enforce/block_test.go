@@ -44,7 +44,7 @@ func TestBlock(t *testing.T) {
 		if v := decide(t, limiter, rules.Request{Path: "/x", Address: "192.0.2.9"}); !v.Allowed {
 			t.Errorf("another client: %+v", v.Decision)
 		}
-		explained, err := limiter.ExplainEach(t.Context(), &alice)
+		explained, err := limiter.Explain(t.Context(), &alice)
 		if want := "rule login decides: it blocks the client, which was denied 3 times, for 6m0s"; err != nil || explained.Why() != want {
 			t.Errorf("%s, %v, want %s", explained.Why(), err, want)
 		}

@@ -7,7 +7,9 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/adapt"
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/running"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -18,26 +20,33 @@ func logins() []rules.Rule {
 	return []rules.Rule{failed, errors, per("all", stint.FixedWindow(50, time.Hour))}
 }
 
-// answer reserves a request, and ends it as a middleware does whose handler was answered with a status; 0 is not known.
-func answer(t *testing.T, limiter *enforce.Limiter, r rules.Request, status int, say func(*enforce.RunningCost)) {
+// reserved reserves a request as a middleware does.
+func reserved(t *testing.T, limiter *enforce.Limiter, r rules.Request) (*running.Cost, enforce.RunningCost) {
 	t.Helper()
-	var cost enforce.RunningCost
-	var v enforce.Verdict
-	if err := cost.Reserve(t.Context(), limiter, &r, stint.Hold{}, &v); err != nil || !v.Allowed {
-		t.Fatalf("%+v, %v", v.Decision, err)
+	server := adapt.Server{Rules: limiter, Reserve: &stint.Hold{}}
+	cost, e := server.Running(), &adapt.Evaluation{Request: r}
+	if err := server.DecideByRules(t.Context(), false, cost, e); err != nil || !e.Verdict.Allowed {
+		t.Fatalf("%+v, %v", e.Verdict.Decision, err)
 	}
-	cost.Begin(t.Context())
-	say(&cost)
+	return cost, enforce.CostOf(cost.Begin(t.Context()))
+}
+
+// answer reserves a request, and ends it as a middleware does whose handler was answered with a status; 0 is not known.
+func answer(t *testing.T, limiter *enforce.Limiter, r rules.Request, status int, say func(enforce.RunningCost)) {
+	t.Helper()
+	cost, handle := reserved(t, limiter, r)
+	say(handle)
 	if status > 0 {
-		cost.SetStatus(status)
+		cost.Answered(status)
 	}
-	must.Do(t, cost.End(t.Context()))
+	end := cost.Stop()
+	must.Do(t, end.Send(t.Context()))
 }
 
 // A request is counted by the rules that count its answer; the others get back what it held. Without an answer it is
 // counted.
 func TestCountByAnswers(t *testing.T) {
-	nothing := func(*enforce.RunningCost) {}
+	nothing := func(enforce.RunningCost) {}
 	for _, test := range []struct {
 		status         int
 		failed, errors int64 // what is left
@@ -65,7 +74,7 @@ func TestCountWhatTheHandlerSays(t *testing.T) {
 	named.Cost, named.Count.Status, plain.Count.Status = rules.Cost{Attribute: "tokens", Permits: 10}, []int{2}, []int{4}
 	tokensOf := per("tokens", stint.FixedWindow(100, time.Hour))
 	tokensOf.Cost = named.Cost
-	says := func(c *enforce.RunningCost) { c.Set(7) }
+	says := func(c enforce.RunningCost) { c.Set(7) }
 	for status, want := range map[int]map[string]int64{
 		200: {"named/": 93, "plain/": 100, "tokens/": 93},
 		404: {"named/": 100, "plain/": 99, "tokens/": 93},
@@ -117,7 +126,7 @@ func TestCountIsForReserves(t *testing.T) {
 // A denial by what requests under way hold alone is for a second: they may give it back. One by requests that were
 // counted is until the window ends.
 func TestDenialByHeldPermits(t *testing.T) {
-	nothing := func(*enforce.RunningCost) {}
+	nothing := func(enforce.RunningCost) {}
 	for counted := range 6 {
 		list := logins()
 		list[1].Limits[0].Capacity = 100

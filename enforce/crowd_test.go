@@ -120,7 +120,7 @@ func (c *crowd) come(v *visit) {
 
 // denies reports whether a rule denies a request now, or with "", whether any does.
 func (c *crowd) denies(v *visit, id string) bool {
-	x, err := c.limiter.ExplainEach(context.Background(), &v.request)
+	x, err := c.limiter.Explain(context.Background(), &v.request)
 	if err != nil {
 		c.t.Error(err)
 		return false

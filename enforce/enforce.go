@@ -134,14 +134,16 @@ type Claimed struct {
 	// Via is what a request that takes of the claim is charged by, as rules.Matched says; "" are the
 	// rule's limits.
 	Via string
-	// Named says that a request may name the cost.
-	Named bool
+	// Asked says, after a Reserve, that the claim's cost is what a commit says.
+	Asked bool
 	// Class is the request's, if the rule has classes; "" otherwise.
 	Class string
 	// Client is the rule's, by which verdicts name it: the claim's key may be of a limit that several
 	// rules share.
 	Client string
 
+	// named says that a request may name the cost.
+	named bool
 	// way is which of several ways of its rule the claim is of, from 0; all is of a claim that has to admit.
 	way int8
 }
@@ -215,9 +217,6 @@ type Verdict struct {
 	Shadows []stint.Event
 	// Exceeded are the limits that mark an admitted request. Default: none, also where a failure policy decided.
 	Exceeded []Exceeded
-	// Undecided are, when there is an error, the rules whose limits were to decide, all together.
-	// They must not be changed.
-	Undecided []Claimed
 	// Hold is what became of the hold of a Reserve: after a denial too, whether it had been lost, or the
 	// client has too many.
 	Hold stint.HoldOp
@@ -255,7 +254,7 @@ type Verdict struct {
 func (v *Verdict) reset() {
 	v.byDefault, v.marks, v.Remote, v.Hold = false, false, nil, stint.HoldOp{}
 	v.Allowed, v.Rule, v.Outcome, v.Claim = true, nil, rules.Limited, stint.Claim{}
-	v.Decision, v.Each, v.Undecided, v.Held, v.Turn = stint.Decision{Allowed: true}, nil, nil, 0, 0
+	v.Decision, v.Each, v.Held, v.Turn = stint.Decision{Allowed: true}, nil, 0, 0
 	v.Matched, v.Shadowed, v.Shadows = v.Matched[:0], v.Shadowed[:0], v.Shadows[:0]
 	v.claims, v.shadows, v.Exceeded = v.claims[:0], v.shadows[:0], v.Exceeded[:0]
 	v.Via, v.Class = "", ""
@@ -288,18 +287,13 @@ func (l *Limiter) DecideNow(ctx context.Context, r *rules.Request, v *Verdict) e
 
 // take decides, and has rules hold the request for so long at most.
 func (l *Limiter) take(ctx context.Context, r *rules.Request, v *Verdict, longest time.Duration) error {
-	if err := l.Prepare(r, v, stint.VerbTake); err != nil || !v.Allowed {
+	if err := l.Steps().Prepare(r, v, stint.VerbTake); err != nil || !v.Allowed {
 		return err
 	}
-	if v.Waits() {
+	if v.waits() {
 		return l.wait(ctx, v, longest)
 	}
 	return l.takeNow(ctx, v)
-}
-
-// Explain tells what Decide would, and takes nothing. Rules that wait are not waited for.
-func (l *Limiter) Explain(ctx context.Context, r *rules.Request, v *Verdict) error {
-	return l.adjust(ctx, v, l.Prepare(r, v, stint.VerbPeek), stint.VerbPeek, 0)
 }
 
 // clearOnError leaves only what matched and what was to decide, if there is an error, which it
@@ -309,7 +303,7 @@ func (v *Verdict) clearOnError(err error) error {
 		v.byDefault = false
 		v.Allowed, v.Rule, v.Claim, v.Decision, v.Each = false, nil, stint.Claim{}, stint.Decision{}, nil
 		v.Turn, v.Via, v.Class = 0, "", ""
-		v.Shadowed, v.Shadows, v.Exceeded, v.Undecided = v.Shadowed[:0], v.Shadows[:0], v.Exceeded[:0], v.claims
+		v.Shadowed, v.Shadows, v.Exceeded = v.Shadowed[:0], v.Shadows[:0], v.Exceeded[:0]
 	}
 	return err
 }
@@ -319,7 +313,7 @@ func appendClaims(list []Claimed, matched *rules.Matched) []Claimed {
 	for i := range 1 + len(matched.And) {
 		list = append(list, Claimed{})
 		c := &list[len(list)-1]
-		c.Rule, c.Class, c.Client, c.Named, c.way = matched.Rule, matched.Class, matched.Client, i < matched.Named, all
+		c.Rule, c.Class, c.Client, c.named, c.way = matched.Rule, matched.Class, matched.Client, i < matched.Named, all
 		if c.Claim = matched.Claim; i > 0 {
 			c.Claim = matched.And[i-1]
 		}
@@ -542,7 +536,7 @@ func (v *Verdict) decisionOf(r ruled) stint.Decision {
 
 // Reset clears the states that decide a request, those of rules in shadow too.
 func (l *Limiter) Reset(ctx context.Context, r *rules.Request, v *Verdict) error {
-	return l.adjust(ctx, v, l.Prepare(r, v, stint.VerbReset), stint.VerbReset, 0)
+	return l.adjust(ctx, v, l.Steps().Prepare(r, v, stint.VerbReset), stint.VerbReset, 0)
 }
 
 // ResetClient clears the states of a client of one rule, as overrides name it, under the rule's

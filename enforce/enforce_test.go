@@ -113,15 +113,14 @@ func TestDeniedBeforeTheStore(t *testing.T) {
 
 func TestExplainTakesNothing(t *testing.T) {
 	limiter, _ := newLimiter(t, per("a", stint.FixedWindow(1, time.Hour)))
-	var v enforce.Verdict
 	for range 3 {
-		if err := limiter.Explain(t.Context(), &alice, &v); err != nil || !v.Allowed || v.Rule.ID != "a" {
-			t.Fatalf("%+v, %v", v, err)
+		if v := explain(t, limiter, alice).Verdict; !v.Allowed || v.Rule.ID != "a" {
+			t.Fatalf("%+v", v)
 		}
 	}
 	decide(t, limiter, alice)
-	if err := limiter.Explain(t.Context(), &alice, &v); err != nil || v.Allowed {
-		t.Errorf("%+v, %v, want a denial", v, err)
+	if v := explain(t, limiter, alice).Verdict; v.Allowed {
+		t.Errorf("%+v, want a denial", v)
 	}
 }
 
@@ -139,15 +138,16 @@ func TestErrorsAdmitNobody(t *testing.T) {
 		}
 	}
 	check("a bad cost", limiter.Decide(t.Context(), &bad, v), stint.ErrInvalid)
-	check("a bad cost, explained", limiter.Explain(t.Context(), &bad, v), stint.ErrInvalid)
+	_, err := limiter.Explain(t.Context(), &bad)
+	check("a bad cost, explained", err, stint.ErrInvalid)
 	store.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: stint.ErrUnavailable} })
 	check("no store", limiter.Decide(t.Context(), &alice, v), stint.ErrUnavailable)
-	if len(v.Undecided) != 1 || v.Undecided[0].Rule.ID != "a" || v.Undecided[0].Claim.Policy.Limit(0).Capacity != 1 {
-		t.Errorf("no store: undecided are %+v, want a", v.Undecided)
+	if of := v.Claims(); len(of) != 1 || of[0].Rule.ID != "a" || of[0].Claim.Policy.Limit(0).Capacity != 1 {
+		t.Errorf("no store: undecided are %+v, want a", of)
 	}
 	store.Inject(nil)
-	if err := limiter.Decide(t.Context(), &alice, v); err != nil || v.Undecided != nil {
-		t.Errorf("with a store: %v, undecided are %+v", err, v.Undecided)
+	if err := limiter.Decide(t.Context(), &alice, v); err != nil || len(v.Claims()) != 1 {
+		t.Errorf("with a store: %v, decided are %+v", err, v.Claims())
 	}
 	if _, err := enforce.New(enforce.Config{}); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("without a store: %v", err)

@@ -37,28 +37,26 @@ type Explained struct {
 	// Holds is what is held of the claim, the next to expire first, with the places of Permits as in Each.
 	// Only of a client.
 	Holds []stint.Hold
-	// Lacks are the parts of the rule's scope that the request has nothing for, as rules.Matches tells them.
-	// It is nil where it lacks nothing.
-	Lacks []string
 	// Fault is a cost that the request names and that is none, of a rule in shadow: others
 	// refuse such a request. There is no claim then.
 	Fault error
 }
 
-// ExplainEach tells what Decide would, and what each rule that matches says by itself. It takes
-// nothing. The store is asked twice: in between, others may take permits. Errors are Decide's. So
-// the verdict and what single rules say may differ by what others took in between.
-func (l *Limiter) ExplainEach(ctx context.Context, r *rules.Request) (*Explanation, error) {
+// Explain tells what Decide would, and what each rule that matches says by itself. It takes nothing, and does not wait
+// for rules that wait. The store is asked twice: the verdict and what single rules say may differ by what others took
+// in between. Errors are Decide's.
+func (l *Limiter) Explain(ctx context.Context, r *rules.Request) (*Explanation, error) {
 	x := &Explanation{}
 	v := &x.Verdict
-	if err := l.Explain(ctx, r, v); err != nil {
+	if err := l.adjust(ctx, v, l.Steps().Prepare(r, v, stint.VerbPeek), stint.VerbPeek, 0); err != nil {
 		return nil, err
 	}
 	x.Path = v.matches.Path()
 	for i := range v.matches.Len() {
-		matched, err := v.matches.At(i)
+		var matched rules.Matched
+		err := v.matches.At(i, stint.VerbTake, &matched)
 		x.Rules = append(x.Rules, explained(&matched))
-		x.Rules[i].Lacks, x.Rules[i].Fault = v.matches.Lacks(i), err
+		x.Rules[i].Fault = err
 	}
 	if err := l.peek(ctx, x.Rules); err != nil {
 		return nil, err

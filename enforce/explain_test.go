@@ -14,10 +14,10 @@ import (
 
 func explain(t *testing.T, limiter *enforce.Limiter, r rules.Request) *enforce.Explanation {
 	t.Helper()
-	return must.Get(limiter.ExplainEach(t.Context(), &r))(t)
+	return must.Get(limiter.Explain(t.Context(), &r))(t)
 }
 
-func TestExplainEach(t *testing.T) {
+func TestExplain(t *testing.T) {
 	two := per("two", stint.FixedWindow(2, time.Hour), stint.FixedWindow(9, 24*time.Hour).Named("day"))
 	shadow := per("shadow", stint.FixedWindow(1, time.Hour))
 	shadow.OnExceed = rules.Shadow
@@ -56,7 +56,7 @@ func TestExplainEach(t *testing.T) {
 		}
 	}
 	store.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: stint.ErrUnavailable} })
-	if _, err := limiter.ExplainEach(t.Context(), &alice); !errors.Is(err, stint.ErrUnavailable) {
+	if _, err := limiter.Explain(t.Context(), &alice); !errors.Is(err, stint.ErrUnavailable) {
 		t.Errorf("with the store away: %v", err)
 	}
 }
@@ -105,7 +105,7 @@ func TestWhy(t *testing.T) {
 	}
 	cost.Attributes = map[string]string{"n": "many"}
 	limiter, _ := newLimiter(t, dear)
-	if _, err := limiter.ExplainEach(t.Context(), &cost); !errors.Is(err, stint.ErrInvalid) {
+	if _, err := limiter.Explain(t.Context(), &cost); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("a cost that is none: %v", err)
 	}
 	dear.OnExceed = rules.Shadow

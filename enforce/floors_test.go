@@ -142,7 +142,8 @@ func floorOf(t *testing.T, set *rules.Set, store stint.Store, request *rules.Req
 	var m rules.Matches
 	must.Do(t, set.Match(request, &m))
 	for i := range m.Len() {
-		h := must.Get(m.At(i))(t)
+		var h rules.Matched
+		must.Do(t, m.At(i, stint.VerbTake, &h))
 		if h.Outcome != rules.Limited || len(h.Vias) == 0 || h.Vias[0] != rules.ViaGuaranteed {
 			continue
 		}

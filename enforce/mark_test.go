@@ -53,7 +53,7 @@ func TestMark(t *testing.T) {
 	for range 3 {
 		decide(t, limiter, alice) // is denied
 	}
-	explained, err := limiter.ExplainEach(t.Context(), &alice)
+	explained, err := limiter.Explain(t.Context(), &alice)
 	if err != nil || explained.Rules[1].Each[0].Remaining != 1 {
 		t.Errorf("what is denied was charged: %+v, %v", explained, err)
 	}
@@ -141,7 +141,7 @@ func TestMarkReserves(t *testing.T) {
 		t.Errorf("the second is marked by %q", got)
 	}
 	must.Get(second.Commit(t.Context(), 5))(t)
-	explained, err := limiter.ExplainEach(t.Context(), &alice)
+	explained, err := limiter.Explain(t.Context(), &alice)
 	if err != nil || explained.Rules[0].Each[0].Remaining != 85 || explained.Rules[1].Each[0].Remaining != 0 {
 		t.Errorf("%+v, %v", explained.Rules, err)
 	}

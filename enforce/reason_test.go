@@ -60,14 +60,13 @@ func TestDenyByDefault(t *testing.T) {
 		var v enforce.Verdict
 		for name, ask := range map[string]func() error{
 			"Decide": func() error { return limiter.Decide(t.Context(), &r, &v) }, "DecideNow": func() error { return limiter.DecideNow(t.Context(), &r, &v) },
-			"Explain": func() error { return limiter.Explain(t.Context(), &r, &v) },
 		} {
 			if err := ask(); err != nil || v.Allowed != (want == "") || v.Reason() != want || v.Rule != nil || want != "" && v.Decision.RetryAfter != stint.Never {
 				t.Errorf("%s of %s: %+v, %v", name, path, v.Decision, err)
 			}
 		}
-		x, err := limiter.ExplainEach(t.Context(), &r)
-		if denied := x.Why() == "no rule holds for the request, and those are denied"; err != nil || denied != (want != "") {
+		x, err := limiter.Explain(t.Context(), &r)
+		if denied := x.Why() == "no rule holds for the request, and those are denied"; err != nil || denied != (want != "") || x.Verdict.Reason() != want {
 			t.Errorf("%s: %s, %v", path, x.Why(), err)
 		}
 	}

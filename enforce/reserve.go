@@ -28,14 +28,14 @@ func (l *Limiter) Reserve(
 	v *Verdict,
 ) (reservation *stint.Reservation, err error) {
 	defer func() { _ = v.clearOnError(err) }()
-	if err := l.Prepare(r, v, stint.VerbReserve); err != nil || !v.Allowed {
+	if err := l.Steps().Prepare(r, v, stint.VerbReserve); err != nil || !v.Allowed {
 		return nil, err
 	}
 	if len(v.claims) > 0 {
 		v.describeHold(&hold)
 		op := v.on(stint.VerbReserve, &v.Hold)
 		var d stint.Decision
-		if reservation, d, err = stint.Reserve(ctx, l.store, op, v.Asked(), hold); err == nil {
+		if reservation, d, err = stint.Reserve(ctx, l.store, op, v.asked(), hold); err == nil {
 			d = l.awaitEnds(ctx, v, d)
 		}
 		if err = v.note(d, err); err != nil {
@@ -74,7 +74,7 @@ func (l *Limiter) End(
 	v *Verdict,
 ) (err error) {
 	defer func() { _ = v.clearOnError(err) }()
-	if err := l.Prepare(r, v, verb); err != nil {
+	if err := l.Steps().Prepare(r, v, verb); err != nil {
 		return err
 	}
 	if of != nil { // only these of the rules that match now
@@ -92,9 +92,10 @@ func (l *Limiter) End(
 	if hold.Via, err = v.wayOf(vias); err != nil {
 		return err
 	}
-	for i, asked := range v.Asked() {
+	v.markAsked()
+	for i := range v.claims {
 		c := &v.claims[i]
-		if actual >= 0 && asked {
+		if actual >= 0 && c.Asked {
 			c.Claim.Permits = actual
 		}
 		if status > 0 && !c.Rule.Count.Has(status) {

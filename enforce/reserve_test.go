@@ -166,9 +166,8 @@ func TestReserveByRulesOfACallerThatLeaves(t *testing.T) {
 		})
 		ctx, leave := context.WithTimeout(t.Context(), time.Second)
 		defer leave()
-		var cost enforce.RunningCost
 		var v enforce.Verdict
-		if err := cost.Reserve(ctx, limiter, &alice, stint.Hold{}, &v); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := limiter.Reserve(ctx, &alice, stint.Hold{}, &v); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -201,14 +200,10 @@ func TestWhatTheHandlerDoesNotSayIsWhatWasHeld(t *testing.T) {
 		a, b := per("a", stint.FixedWindow(100, time.Hour)), per("b", stint.FixedWindow(100, time.Hour))
 		a.Cost, b.Cost = costs[0], costs[1]
 		limiter, _ := newLimiter(t, a, b)
-		var cost enforce.RunningCost
-		var v enforce.Verdict
-		if err := cost.Reserve(t.Context(), limiter, &alice, stint.Hold{}, &v); err != nil || !v.Allowed {
-			t.Fatal(v, err)
-		}
+		cost, _ := reserved(t, limiter, alice)
 		held := left(t, limiter, alice)
-		cost.Begin(t.Context())
-		must.Do(t, cost.End(t.Context()))
+		end := cost.Stop()
+		must.Do(t, end.Send(t.Context()))
 		wantLeft(t, fmt.Sprint("committed ", costs), left(t, limiter, alice), held)
 	}
 }

@@ -14,20 +14,16 @@ import (
 // fact: the limits whose cost requests may name, or all if there is none; rules in shadow each by
 // itself. What a client has no limits for, since a rule bans it for example, is not settled. The
 // verdict tells what was applied, of the limit with the least. Errors are Decide's; a refund to a
-// leaky bucket is one, and so is a rule with several ways to charge the request: SettleVia is told
-// which it was.
-func (l *Limiter) Settle(ctx context.Context, r *rules.Request, permits int64, v *Verdict) error {
-	return l.SettleVia(ctx, r, permits, nil, v)
-}
-
-// SettleVia is Settle by rules with ways, of each by the way that charged the request: vias are what
-// [Verdict.Vias] said when it was decided. Under "" is the way of rules that vias don't name. A rule in
+// leaky bucket is one.
+//
+// Of rules with ways it is the way that charged the request: vias are what [Verdict.Vias] said when it
+// was decided; nil where no rule has ways. Under "" is the way of rules that vias don't name. A rule in
 // shadow has to be named: else it is not settled if it has several ways. The error wraps
 // stint.ErrInvalid where a rule has no such way, or several and none is said.
-func (l *Limiter) SettleVia(
+func (l *Limiter) Settle(
 	ctx context.Context, r *rules.Request, permits int64, vias map[string]string, v *Verdict,
 ) error {
-	err := l.Prepare(r, v, stint.VerbSettle)
+	err := l.Steps().Prepare(r, v, stint.VerbSettle)
 	if err == nil && v.Allowed {
 		err = v.choose(vias)
 	}
@@ -59,11 +55,11 @@ func (l *Limiter) adjust(ctx context.Context, v *Verdict, err error, verb stint.
 // setPermits gives all claims so many permits, and leaves only those whose cost requests may name
 // if there are any.
 func (v *Verdict) setPermits(n int64) {
-	isNamed := func(c Claimed) bool { return c.Named }
+	isNamed := func(c Claimed) bool { return c.named }
 	named := slices.ContainsFunc(v.claims, isNamed) ||
 		slices.ContainsFunc(v.shadows, func(s shadow) bool { return slices.ContainsFunc(s.claims, isNamed) })
 	set := func(claims []Claimed) []Claimed {
-		claims = slices.DeleteFunc(claims, func(c Claimed) bool { return named && !c.Named })
+		claims = slices.DeleteFunc(claims, func(c Claimed) bool { return named && !c.named })
 		for i := range claims {
 			claims[i].Claim.Permits = n
 		}
@@ -76,7 +72,7 @@ func (v *Verdict) setPermits(n int64) {
 	v.shadows = slices.DeleteFunc(v.shadows, func(s shadow) bool { return len(s.claims) == 0 })
 }
 
-// Vias are by which way each rule with ways charged an admitted request, for [Limiter.SettleVia]:
+// Vias are by which way each rule with ways charged an admitted request, for [Limiter.Settle]:
 // by the rule's ID, what the verdict's Via is. Where a rule can lend from several others it is
 // followed by a colon and the ID of the one that did. Rules in shadow are there that would have
 // admitted. It is nil if no rule charged by a way, and has to be asked before the verdict is used

@@ -22,7 +22,7 @@ func metered(id string) rules.Rule {
 // left are the permits that each limit has left, by rule and name.
 func left(t testing.TB, limiter *enforce.Limiter, r rules.Request) map[string]int64 {
 	t.Helper()
-	x := must.Get(limiter.ExplainEach(t.Context(), &r))(t)
+	x := must.Get(limiter.Explain(t.Context(), &r))(t)
 	all := map[string]int64{}
 	for i := range x.Rules {
 		op := stint.Op{Claim: x.Rules[i].Claim, And: x.Rules[i].And}
@@ -121,7 +121,7 @@ func TestSettle(t *testing.T) {
 	r := tokens("10")
 	decide(t, limiter, r)
 	var v enforce.Verdict
-	if err := limiter.Settle(t.Context(), &r, 25, &v); err != nil || v.Decision.Applied != 25 || v.Limit().Name != "tokens" || v.Rule.ID != "a" {
+	if err := limiter.Settle(t.Context(), &r, 25, nil, &v); err != nil || v.Decision.Applied != 25 || v.Limit().Name != "tokens" || v.Rule.ID != "a" {
 		t.Errorf("%+v by %s, %v", v.Decision, v.Limit().Name, err)
 	}
 	wantLeft(t, "charged", left(t, limiter, r), map[string]int64{"a/requests": 2, "a/tokens": 65, "a/day": 965, "shadow/requests": 2, "shadow/tokens": 65, "b/": 49})
@@ -134,7 +134,7 @@ func TestSettle(t *testing.T) {
 	}
 	wantLeft(t, "reset", left(t, limiter, r), map[string]int64{"a/requests": 3, "a/tokens": 100, "shadow/tokens": 100, "b/": 50})
 	limiter.Swap(setOf(t, nil, per("b", stint.FixedWindow(50, time.Hour))))
-	if err := limiter.Settle(t.Context(), &r, 7, &v); err != nil || v.Decision.Applied != 7 {
+	if err := limiter.Settle(t.Context(), &r, 7, nil, &v); err != nil || v.Decision.Applied != 7 {
 		t.Errorf("%+v, %v", v.Decision, err)
 	}
 	wantLeft(t, "of all", left(t, limiter, r), map[string]int64{"b/": 43})
@@ -158,7 +158,7 @@ func TestSettleSums(t *testing.T) {
 	request, v := of("10", "5", "1"), enforce.Verdict{}
 	decide(t, limiter, request)
 	wantLeft(t, "decided", left(t, limiter, request), map[string]int64{"a/requests": 9, "a/tokens": 969})
-	if err := limiter.Settle(t.Context(), &request, -9, &v); err != nil || v.Decision.Applied != -9 {
+	if err := limiter.Settle(t.Context(), &request, -9, nil, &v); err != nil || v.Decision.Applied != -9 {
 		t.Errorf("%+v, %v", v.Decision, err)
 	}
 	wantLeft(t, "settled", left(t, limiter, request), map[string]int64{"a/requests": 9, "a/tokens": 978})
@@ -181,8 +181,8 @@ func TestSettleNothing(t *testing.T) {
 	banned, free, other := alice, alice, alice
 	banned.Path, free.Address, other.Address = "/ban", "192.0.2.2", "198.51.100.1"
 	for name, settle := range map[string]func() error{
-		"banned":              func() error { return limiter.Settle(t.Context(), &banned, 3, &v) },
-		"unlimited":           func() error { return limiter.Settle(t.Context(), &free, 3, &v) },
+		"banned":              func() error { return limiter.Settle(t.Context(), &banned, 3, nil, &v) },
+		"unlimited":           func() error { return limiter.Settle(t.Context(), &free, 3, nil, &v) },
 		"banned client":       func() error { return limiter.SettleClient(t.Context(), "ban", "192.0.2.1", 3, &v) },
 		"unlimited client":    func() error { return limiter.SettleClient(t.Context(), "leaky", "192.0.2.2", 3, &v) },
 		"reset of the banned": func() error { return limiter.ResetClient(t.Context(), "ban", "192.0.2.1") },
@@ -191,7 +191,7 @@ func TestSettleNothing(t *testing.T) {
 			t.Errorf("%s: %+v, %v after %d calls", name, v.Decision, err, store.Calls())
 		}
 	}
-	if err := limiter.Settle(t.Context(), &other, -1, &v); !errors.Is(err, stint.ErrInvalid) {
+	if err := limiter.Settle(t.Context(), &other, -1, nil, &v); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("a turn is given back: %v", err)
 	}
 	if err := limiter.SettleClient(t.Context(), "leaky", "192.0.2.1", 3, &v); err != nil || v.Decision.Applied != 3 || v.Decision.Limit != 9 {

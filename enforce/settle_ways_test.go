@@ -59,7 +59,7 @@ func TestAvailable(t *testing.T) {
 func (a *tenant) settle(r rules.Request, permits int64, vias map[string]string) {
 	a.t.Helper()
 	var v enforce.Verdict
-	if err := a.limiter.SettleVia(a.t.Context(), &r, permits, vias, &v); err != nil || v.Decision.Applied != permits {
+	if err := a.limiter.Settle(a.t.Context(), &r, permits, vias, &v); err != nil || v.Decision.Applied != permits {
 		a.t.Errorf("%d permits of %v: %+v, %v", permits, vias, v.Decision, err)
 	}
 }
@@ -115,7 +115,7 @@ func TestSettleNeedsTheWay(t *testing.T) {
 		{with(), map[string]string{"": "borrowed"}, `via is "borrowed"; allowed: none`},
 	} {
 		var v enforce.Verdict
-		err := a.limiter.SettleVia(t.Context(), &test.r, 1, test.vias, &v)
+		err := a.limiter.Settle(t.Context(), &test.r, 1, test.vias, &v)
 		if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%v: %v, want %s", test.vias, err, test.want)
 		}
@@ -150,7 +150,7 @@ func TestSettleByTheLender(t *testing.T) {
 	a.settle(ann, -1, lent)
 	is("of the team", 0, 2, 71)
 	var v enforce.Verdict
-	err := a.limiter.SettleVia(t.Context(), &ann, 1, map[string]string{"": "borrowed"}, &v)
+	err := a.limiter.Settle(t.Context(), &ann, 1, map[string]string{"": "borrowed"}, &v)
 	if want := "guaranteed or borrowed:team or borrowed:org"; !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
@@ -191,7 +191,7 @@ func TestSettleOfSeveralRules(t *testing.T) {
 		t.Errorf("a request is admitted %v, charged by %v", denied.Allowed, denied.Vias())
 	}
 	var v enforce.Verdict
-	err := a.limiter.SettleVia(t.Context(), &search, 1, map[string]string{"team": "guaranteed", "paid": "limits", "quota": "borrowed"}, &v)
+	err := a.limiter.Settle(t.Context(), &search, 1, map[string]string{"team": "guaranteed", "paid": "limits", "quota": "borrowed"}, &v)
 	if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), `vias.quota is "borrowed"; allowed: by what rule quota`) {
 		t.Errorf("by no way of a rule in shadow: %v", err)
 	}
@@ -207,7 +207,10 @@ func TestMaxCost(t *testing.T) {
 	for verb, refuse := range map[string]func(r *rules.Request) error{
 		"decide":     func(r *rules.Request) error { return a.limiter.Decide(t.Context(), r, &v) },
 		"decide now": func(r *rules.Request) error { return a.limiter.DecideNow(t.Context(), r, &v) },
-		"explain":    func(r *rules.Request) error { return a.limiter.Explain(t.Context(), r, &v) },
+		"explain": func(r *rules.Request) error {
+			_, err := a.limiter.Explain(t.Context(), r)
+			return err
+		},
 		"reserve": func(r *rules.Request) error {
 			_, err := a.limiter.Reserve(t.Context(), r, stint.Hold{ID: "none"}, &v)
 			return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/internal/steps"
 	"github.com/stint-go/stint/internal/waitqueue"
 	"github.com/stint-go/stint/rules"
 )
@@ -23,16 +24,19 @@ const (
 	lastPause  = time.Second
 )
 
-// Prepare finds the rules that hold for a request, and decides what can be without the store: if the verdict is
-// Allowed, its [Verdict.Claims] are to decide. It is the begin of all that a limiter decides, and for those that take
-// the steps of a decision by themselves, as a simulation does in its own time; they go on with [Limiter.Ask], or with a
-// [Waiter] if the verdict Waits.
+// Steps are the steps of the limiter's decisions, for stint's own simulation, which decides in its own time.
+func (l *Limiter) Steps() steps.Of[Verdict] { return stepper{l} }
+
+// A stepper takes the steps of a limiter's decisions.
+type stepper struct{ *Limiter }
+
+// Prepare implements [steps.Of].
 //
 // A rule with a concurrency limit holds only for a Reserve: nobody would give back what Decide took of it. For
 // the end of a hold a client that is banned by now has the limits that it had. The order of what
 // decides without the store: the first rule that bans or lacks something; then a fault of the
 // request, of which the error tells and the verdict has the Rule, if it is one; then DenyByDefault.
-func (l *Limiter) Prepare(r *rules.Request, v *Verdict, verb stint.Verb) error {
+func (l stepper) Prepare(r *rules.Request, v *Verdict, verb stint.Verb) error {
 	v.reset()
 	v.matches.Now = l.wall
 	match := (*rules.Set).Match
@@ -47,7 +51,7 @@ func (l *Limiter) Prepare(r *rules.Request, v *Verdict, verb stint.Verb) error {
 	v.byDefault = l.denyByDefault
 	var matched rules.Matched
 	for i := range v.matches.Len() {
-		err := v.matches.AtVerb(i, verb, &matched)
+		err := v.matches.At(i, verb, &matched)
 		if err == nil && (matched.Outcome == rules.Skipped || verb < stint.VerbReserve && matched.NeedsReserve()) {
 			continue
 		}
@@ -92,6 +96,7 @@ func (l *Limiter) Prepare(r *rules.Request, v *Verdict, verb stint.Verb) error {
 	}
 	if verb == stint.VerbReserve {
 		v.sortClaims()
+		v.markAsked()
 	} else {
 		v.order()
 	}
@@ -107,12 +112,12 @@ func (l *Limiter) Prepare(r *rules.Request, v *Verdict, verb stint.Verb) error {
 	return fault
 }
 
-// Claims are what the rules that decide ask of the store, each rule's one after another, in the order in which an
-// operation has them. They are the verdict's, until it is used again, and must not be changed.
+// Claims are what the rules that decide ask of the store, or were to ask when there is an error: each rule's one after
+// another, in the order in which an operation has them. They are the verdict's, until it is used again, and must not be changed.
 func (v *Verdict) Claims() []Claimed { return v.claims }
 
-// Waits reports whether a rule that decides may have the request wait.
-func (v *Verdict) Waits() bool {
+// waits reports whether a rule that decides may have the request wait.
+func (v *Verdict) waits() bool {
 	for i := range v.claims {
 		if v.claims[i].Rule.OnExceed == rules.Wait {
 			return true
@@ -121,9 +126,8 @@ func (v *Verdict) Waits() bool {
 	return false
 }
 
-// Ask asks the limits of a prepared verdict, and completes it by what they say. The error is the store's: those that a
-// failure of the store would be are for the next [Waiter.Step]. Shadow has none.
-func (l *Limiter) Ask(ctx context.Context, v *Verdict, do waitqueue.Action) error {
+// Ask implements [steps.Of].
+func (l stepper) Ask(ctx context.Context, v *Verdict, do waitqueue.Action) error {
 	switch do {
 	case waitqueue.Try:
 		return l.decide(ctx, v, stint.VerbTry, false)
@@ -141,14 +145,12 @@ func (l *Limiter) Ask(ctx context.Context, v *Verdict, do waitqueue.Action) erro
 	return nil
 }
 
-// A Waiter is a request that rules may have wait, and decides it step by step. It knows no clock and no store: each
-// step takes the time, and says what to do before the next one. So [Limiter.Decide] takes the steps by timers, and a
-// simulation by the events of its own time. All waiters of a limiter have one clock, in nanoseconds above 0, which
-// does not go back. It is not safe for concurrent use; those of a limiter are, beside each other.
+// A waiter is a [steps.Waiter]: [Limiter.Decide] takes its steps by timers, and a simulation by the events of its own
+// time.
 //
 // Each attempt is the same: wait for those ahead, look whether a turn of a leaky bucket would be in time, try. A Try
 // counts no denial, so that limits which count denied requests see only the last one.
-type Waiter struct {
+type waiter struct {
 	limiter  *Limiter
 	verdict  *Verdict
 	queued   waitqueue.Waiter[client]
@@ -179,10 +181,13 @@ const (
 	ended                 // has been decided
 )
 
-// Waiter makes the waiter of a prepared verdict, which waits for so long at most. turn is called when its turn comes
-// after a Follow, at a time; it must not use the limiter. The verdict is the waiter's until it is Done.
-func (l *Limiter) Waiter(v *Verdict, now int64, longest time.Duration, turn func(now int64)) *Waiter {
-	w := &Waiter{limiter: l, verdict: v, deadline: now + int64(min(longest, v.patience()))}
+// Waiter implements [steps.Of].
+func (l stepper) Waiter(v *Verdict, now int64, longest time.Duration, turn func(now int64)) steps.Waiter {
+	return l.waiter(v, now, longest, turn)
+}
+
+func (l *Limiter) waiter(v *Verdict, now int64, longest time.Duration, turn func(now int64)) *waiter {
+	w := &waiter{limiter: l, verdict: v, deadline: now + int64(min(longest, v.patience()))}
 	if w.queued.Turn = turn; turn == nil {
 		w.queued.Turn = w.wake
 	}
@@ -198,16 +203,15 @@ func (l *Limiter) Waiter(v *Verdict, now int64, longest time.Duration, turn func
 }
 
 // wake tells a waiter by the clock that its turn has come.
-func (w *Waiter) wake(int64) {
+func (w *waiter) wake(int64) {
 	select {
 	case w.turn <- struct{}{}:
 	default: // told already
 	}
 }
 
-// Step says what to do next, at a time. err is what became of what was asked since the last step, if that is that the
-// store could not decide; any other error ends the wait. The error is why the request can't be decided, with Done.
-func (w *Waiter) Step(now int64, err error) (waitqueue.Step, error) {
+// Step implements [steps.Waiter].
+func (w *waiter) Step(now int64, err error) (waitqueue.Step, error) {
 	v := w.verdict
 	switch w.stage {
 	case arrives, denied:
@@ -259,10 +263,10 @@ func (w *Waiter) Step(now int64, err error) (waitqueue.Step, error) {
 }
 
 // left is how long the request may still wait.
-func (w *Waiter) left(now int64) time.Duration { return time.Duration(w.deadline - now) }
+func (w *waiter) left(now int64) time.Duration { return time.Duration(w.deadline - now) }
 
 // attempt looks first whether its turn comes in time where limits give out turns: a turn, once taken, is kept.
-func (w *Waiter) attempt() waitqueue.Step {
+func (w *waiter) attempt() waitqueue.Step {
 	if w.verdict.hasTurns() {
 		w.stage = looked
 		return waitqueue.Step{Do: waitqueue.Peek}
@@ -272,7 +276,7 @@ func (w *Waiter) attempt() waitqueue.Step {
 
 // ask tries, or takes for the last time. A Take at the end records the denial where limits count denied requests, and
 // may still admit: then the request goes on.
-func (w *Waiter) ask() waitqueue.Step {
+func (w *waiter) ask() waitqueue.Step {
 	if w.gone {
 		w.stage = took
 		return waitqueue.Step{Do: waitqueue.Take}
@@ -283,7 +287,7 @@ func (w *Waiter) ask() waitqueue.Step {
 
 // giveUp decides a last time without waiting. A request that is behind others is not admitted before them: if its
 // limits would admit it, it is denied by the rule that those wait for, for as long as that may hold them.
-func (w *Waiter) giveUp() waitqueue.Step {
+func (w *waiter) giveUp() waitqueue.Step {
 	w.gone = true
 	w.limiter.waiting.mu.Lock()
 	w.ahead = w.limiter.waiting.queues.Ahead(&w.queued)
@@ -296,7 +300,7 @@ func (w *Waiter) giveUp() waitqueue.Step {
 }
 
 // end ends the wait of a request that was not decided together with the rules in shadow.
-func (w *Waiter) end(now int64) waitqueue.Step {
+func (w *waiter) end(now int64) waitqueue.Step {
 	w.stage = ended
 	w.leave(now)
 	if len(w.verdict.shadows) == 0 {
@@ -306,7 +310,7 @@ func (w *Waiter) end(now int64) waitqueue.Step {
 }
 
 // again pauses after the store could not decide.
-func (w *Waiter) again(now int64, cause error) (waitqueue.Step, error) {
+func (w *waiter) again(now int64, cause error) (waitqueue.Step, error) {
 	w.paused = min(max(2*w.paused, firstPause), lastPause)
 	d := w.paused/2 + rand.N(w.paused/2) //nolint:gosec // it spreads requests
 	if !w.waits || d > w.left(now) {
@@ -318,7 +322,7 @@ func (w *Waiter) again(now int64, cause error) (waitqueue.Step, error) {
 }
 
 // follow queues behind older requests, if there are any and there is room for it before its time is over.
-func (w *Waiter) follow(now int64) (behind, room bool) {
+func (w *waiter) follow(now int64) (behind, room bool) {
 	w.limiter.waiting.mu.Lock()
 	defer w.limiter.waiting.mu.Unlock()
 	q := &w.limiter.waiting.queues
@@ -334,7 +338,7 @@ func (w *Waiter) follow(now int64) (behind, room bool) {
 }
 
 // keep makes the memory of the keys its own, as queues may outlast the request.
-func (w *Waiter) keep() {
+func (w *waiter) keep() {
 	if w.queued.Queued() {
 		return
 	}
@@ -346,7 +350,7 @@ func (w *Waiter) keep() {
 
 // deny queues where rules deny, as the verdict says, and leaves all other queues. It reports whether there was room in
 // all.
-func (w *Waiter) deny(now int64) bool {
+func (w *waiter) deny(now int64) bool {
 	w.limiter.waiting.mu.Lock()
 	defer w.limiter.waiting.mu.Unlock()
 	v := w.verdict
@@ -368,7 +372,7 @@ func (w *Waiter) deny(now int64) bool {
 }
 
 // release leaves the queues of rules that admit by now, and returns when the next one will.
-func (w *Waiter) release(now int64) (next int64) {
+func (w *waiter) release(now int64) (next int64) {
 	w.limiter.waiting.mu.Lock()
 	defer w.limiter.waiting.mu.Unlock()
 	return w.limiter.waiting.queues.Release(&w.queued, now)
@@ -376,7 +380,7 @@ func (w *Waiter) release(now int64) (next int64) {
 
 // leave leaves all queues. Without a queue nothing is to be done, and the mutex is left alone; most
 // requests never wait.
-func (w *Waiter) leave(now int64) {
+func (w *waiter) leave(now int64) {
 	if !w.queued.Queued() {
 		return
 	}

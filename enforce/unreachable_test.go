@@ -53,7 +53,7 @@ func TestTurnsWhileTheStoreIsAway(t *testing.T) {
 			limiter := withoutStore(t, failover.Closed, patient)
 			var v enforce.Verdict
 			for range 5 {
-				if err := limiter.Decide(t.Context(), &alice, &v); !errors.Is(err, stint.ErrUnavailable) || len(v.Undecided) != 1 {
+				if err := limiter.Decide(t.Context(), &alice, &v); !errors.Is(err, stint.ErrUnavailable) || len(v.Claims()) != 1 {
 					t.Errorf("%+v (%v), want no decision", v, err)
 				}
 			}

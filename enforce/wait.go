@@ -20,7 +20,7 @@ func (l *Limiter) wait(ctx context.Context, v *Verdict, longest time.Duration) e
 	if end, bounded := ctx.Deadline(); bounded {
 		longest = min(longest, time.Until(end))
 	}
-	w := l.Waiter(v, now, longest, nil)
+	w := l.waiter(v, now, longest, nil)
 	defer func() {
 		if w.queued.Queued() {
 			w.leave(l.now())
@@ -47,7 +47,7 @@ func (l *Limiter) wait(ctx context.Context, v *Verdict, longest time.Duration) e
 			}
 			cause = nil
 		default:
-			if cause = l.Ask(ctx, v, step.Do); cause != nil && (!undecided(cause) || ctx.Err() != nil) {
+			if cause = l.Steps().Ask(ctx, v, step.Do); cause != nil && (!undecided(cause) || ctx.Err() != nil) {
 				return cause
 			}
 		}
@@ -89,15 +89,15 @@ func (l *Limiter) takeNow(ctx context.Context, v *Verdict) error {
 	deadline, bounded := ctx.Deadline()
 	if bounded && v.hasTurns() {
 		// While the store is unreachable there is no look, and the failure policy decides.
-		switch err := l.Ask(ctx, v, waitqueue.Peek); {
+		switch err := l.Steps().Ask(ctx, v, waitqueue.Peek); {
 		case err != nil && (!undecided(err) || ctx.Err() != nil):
 			return err
 		case err == nil && v.lateness(time.Until(deadline)) > 0:
 			v.denyLate(v.Decision.Delay)
-			return l.Ask(ctx, v, waitqueue.Shadow)
+			return l.Steps().Ask(ctx, v, waitqueue.Shadow)
 		}
 	}
-	if err := l.Ask(ctx, v, waitqueue.Take); err != nil {
+	if err := l.Steps().Ask(ctx, v, waitqueue.Take); err != nil {
 		return err
 	}
 	if bounded && v.lateness(time.Until(deadline)) > 0 {
@@ -141,7 +141,7 @@ func (v *Verdict) limits() int {
 // hold keeps an admitted request until its turn. Where a failure policy gave the turn, without
 // having been looked at before, it may come too late: then it is lost, and the request denied. The
 // delay is taken off the decision, as whoever gets it must not hold the request once more.
-func (w *Waiter) hold(ctx context.Context) error {
+func (w *waiter) hold(ctx context.Context) error {
 	v := w.verdict
 	if v.Decision.Degraded {
 		if late := v.lateness(w.left(w.limiter.now())); late > 0 {

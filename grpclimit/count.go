@@ -25,12 +25,12 @@ func codeOf(err error) codes.Code {
 // answered says what a call has ended with, if that decides whether it is counted.
 func (s *Server) answered(c *call, code codes.Code) {
 	switch {
-	case c.cost == nil || !c.cost.Counts():
+	case !c.cost.Counts():
 	case s.config.Count != nil:
-		c.cost.SetStatus(int(code))
+		c.cost.Answered(int(code))
 	case int(code) < len(counted):
-		c.cost.SetStatus(counted[code])
+		c.cost.Answered(counted[code])
 	default:
-		c.cost.SetStatus(counted[codes.Unknown])
+		c.cost.Answered(counted[codes.Unknown])
 	}
 }

@@ -62,7 +62,7 @@ func TestCountByCode(t *testing.T) {
 					byRules := must.Get(enforce.New(enforce.Config{Store: store, Set: set}))(t)
 					left := func() string {
 						d := must.Get(limiter.Peek(t.Context(), "k"))(t)
-						x := must.Get(byRules.ExplainEach(t.Context(), &rules.Request{}))(t)
+						x := must.Get(byRules.Explain(t.Context(), &rules.Request{}))(t)
 						return fmt.Sprint(d.Remaining, x.Rules[0].Each[0].Remaining)
 					}
 					for _, config := range []grpclimit.Config{plain, {Rules: byRules, Reserve: &stint.Hold{}}} {

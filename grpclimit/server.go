@@ -17,6 +17,7 @@ import (
 	"github.com/stint-go/stint/internal/adapt"
 	"github.com/stint-go/stint/internal/ends"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/internal/running"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/rules"
 )
@@ -28,8 +29,9 @@ import (
 type Server struct {
 	config  Config
 	server  adapt.Server
+	plain   adapt.Plain[charged]
 	clients *clientip.Resolver
-	// decide describes and decides a call or a message of it: plain or byRules. Where it may not hold, it returns at
+	// decide describes and decides a call or a message of it: byPlain or byRules. Where it may not hold, it returns at
 	// once, but for what the store takes.
 	decide      func(ctx context.Context, c *call, request any, mayHold bool, e *adapt.Evaluation) error
 	evaluations adapt.Evaluations
@@ -55,46 +57,51 @@ func New(config Config) (*Server, error) {
 			return nil, err
 		}
 	}
-	s.decide = s.plain
+	s.plain = s.plainOf()
+	s.decide = s.byPlain
 	if config.Rules != nil {
 		s.decide = s.byRules
 	}
 	return s, nil
 }
 
-// plain decides by plain limits.
-func (s *Server) plain(ctx context.Context, c *call, request any, _ bool, e *adapt.Evaluation) (err error) {
-	cost, limiter := int64(1), s.config.Limiter
-	if s.config.Cost != nil {
-		if cost, err = s.config.Cost(ctx, c.method, request); err != nil {
-			return err
-		}
-	}
-	c.free = cost == 0
-	if s.config.LimiterOf != nil && !c.free {
-		if limiter, err = s.limiterOf(ctx, c.method); err != nil {
-			return err
-		}
-	}
-	each := false
-	if limiter != nil && !c.free {
-		if c.key == "" {
-			if c.key, err = s.key(ctx, c.method, e); err != nil {
-				return err
-			}
-		}
-		each = headersOf(limiter.Policy()).NeedsEach()
-	}
-	return s.server.DecidePlain(ctx, limiter, c.key, cost, each, c.cost, &e.Verdict)
+// byPlain decides by plain limits.
+func (s *Server) byPlain(ctx context.Context, c *call, request any, _ bool, e *adapt.Evaluation) error {
+	return s.plain.Decide(ctx, &s.server, charged{ctx, c, request, e}, c.cost, e)
 }
 
-// limiterOf finds the limiter of a call. An error with a gRPC status of its own stays as it is.
-func (s *Server) limiterOf(ctx context.Context, method string) (*stint.Limiter, error) {
-	limiter, err := s.config.LimiterOf(ctx, method)
-	if _, ok := status.FromError(err); err != nil && ok {
-		return nil, err
+// charged is a call, or a message of it, that is decided.
+type charged struct {
+	ctx context.Context //nolint:containedctx // it lives as long as the decision
+	*call
+	request any
+	e       *adapt.Evaluation
+}
+
+// plainOf is what plain limits have to know of a call.
+func (s *Server) plainOf() (p adapt.Plain[charged]) {
+	if s.config.Cost != nil {
+		p.Cost = func(of charged) (int64, error) {
+			cost, err := s.config.Cost(of.ctx, of.method, of.request)
+			of.free = err == nil && cost == 0
+			return cost, err
+		}
 	}
-	return adapt.LimiterOf(limiter, err, s.server.Reserve != nil)
+	if s.config.LimiterOf != nil {
+		p.LimiterOf = func(of charged) (*stint.Limiter, error) { return s.config.LimiterOf(of.ctx, of.method) }
+		p.Keeps = func(err error) bool { // one with a status of its own
+			_, ok := status.FromError(err)
+			return err != nil && ok
+		}
+	}
+	p.Key = func(of charged) (key string, err error) {
+		if of.key == "" {
+			of.key, err = s.key(of.ctx, of.method, of.e)
+		}
+		return of.key, err
+	}
+	p.NeedsEach = func(policy *stint.Policy) bool { return headersOf(policy).NeedsEach() }
+	return p
 }
 
 // key is whom a call counts for.
@@ -135,7 +142,7 @@ type call struct {
 	policy *stint.Policy
 	// of a service that decided, nil when none did
 	header http.Header
-	cost   *enforce.RunningCost // of one that holds; nil: calls take
+	cost   *running.Cost // of one that holds; nil: calls take
 }
 
 // charge charges a call or a message of it. The error is what the call ends with. The evaluation
@@ -312,7 +319,7 @@ func (c *Config) validate() error {
 
 // Cost is the cost of the call whose context it is, for handlers behind a [Server] with [Config.Reserve] to say what it
 // turns out to be. Without one, what it is told has no effect.
-func Cost(ctx context.Context) *enforce.RunningCost { return enforce.CostOf(ctx) }
+func Cost(ctx context.Context) enforce.RunningCost { return enforce.CostOf(ctx) }
 
 // names are the metadata that a call can carry, and the header fields that HTTP has for them.
 // Metadata keys are in lower case (gRPC over HTTP/2), and httplimit's in the canonical form of

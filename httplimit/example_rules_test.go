@@ -64,7 +64,7 @@ func ExampleNew_rules() {
 	limiter.Swap(nil) // no rules any more; a source of rules does this when they change
 	w := httptest.NewRecorder()
 	_, end, admitted := limit.Begin(w, httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/", nil))
-	end()
+	end(http.StatusOK)
 	fmt.Println(admitted)
 	// Output:
 	// 404 "default";r=1;t=100 retry after []

@@ -6,29 +6,37 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/running"
 )
 
 // Cost is the cost of the request whose context it is, for handlers behind a [Middleware] with [Config.Reserve] to say
 // what it turns out to be. Without one, what it is told has no effect.
-func Cost(ctx context.Context) *enforce.RunningCost { return enforce.CostOf(ctx) }
+func Cost(ctx context.Context) enforce.RunningCost { return enforce.CostOf(ctx) }
 
 // Begin is [Middleware.Wrap] for a framework that calls the next handler in a way of its own: it reports whether the
 // request is admitted, and has answered it otherwise. The handler is to get the request that it returns, and end is to
-// be called when it is done, also on panic; if [Cost] of the request Counts, its SetStatus before, with the status of
-// the answer. The end is committed with the context of the request, which
-// enforce detaches from the request's cancellation.
-func (m *Middleware) Begin(w http.ResponseWriter, r *http.Request) (held *http.Request, end func(), admitted bool) {
+// be called when it is done, also on panic, with the status of its answer, by which [Config.Count] and rules count it:
+// 500 of a panic, 499 of a client that has gone, 101 of an upgrade. 0 is not known, and counted. The end is committed
+// with the context of the request, detached from its cancellation.
+func (m *Middleware) Begin(
+	w http.ResponseWriter, r *http.Request,
+) (held *http.Request, end func(status int), admitted bool) {
 	held, cost, admitted := m.begin(w, r)
 	if cost == nil {
-		return held, func() {}, admitted
+		return held, func(int) {}, admitted
 	}
-	return held, func() { m.end(r, cost) }, admitted
+	return held, func(status int) {
+		if status > 0 {
+			cost.Answered(status)
+		}
+		m.end(r, cost)
+	}, admitted
 }
 
 // begin is Begin, with what the request holds in the place of end; nil: nothing.
 func (m *Middleware) begin(
 	w http.ResponseWriter, r *http.Request,
-) (held *http.Request, cost *enforce.RunningCost, admitted bool) {
+) (held *http.Request, cost *running.Cost, admitted bool) {
 	if m.config.SkipPreflights && isPreflight(r) {
 		return r, nil, true
 	}
@@ -43,7 +51,7 @@ func (m *Middleware) begin(
 }
 
 // end ends what a request holds.
-func (m *Middleware) end(r *http.Request, cost *enforce.RunningCost) {
+func (m *Middleware) end(r *http.Request, cost *running.Cost) {
 	m.ends.End(r.Context(), cost, m.tellers(r))
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/stint-go/stint/internal/adapt"
 	"github.com/stint-go/stint/internal/ends"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/internal/running"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/rules"
 )
@@ -26,8 +27,9 @@ type Middleware struct {
 	config  Config
 	server  adapt.Server
 	address func(*http.Request) string
-	// decide describes a request and decides it: plain or byRules. running holds what it costs; nil: it takes.
-	decide      func(*http.Request, *adapt.Evaluation, *enforce.RunningCost) error
+	plain   adapt.Plain[*http.Request]
+	// decide describes a request and decides it: byPlain or byRules. cost holds what it costs; nil: it takes.
+	decide      func(*http.Request, *adapt.Evaluation, *running.Cost) error
 	evaluations adapt.Evaluations
 	ends        ends.Queue // of holds, which failed
 }
@@ -82,11 +84,11 @@ func unfit(err error) error {
 // and the outcomes of all limits.
 //
 // A request that a rule marks is another one then, whose context says so.
-func (m *Middleware) admit(w http.ResponseWriter, r *http.Request, running *enforce.RunningCost) (*http.Request, bool) {
+func (m *Middleware) admit(w http.ResponseWriter, r *http.Request, cost *running.Cost) (*http.Request, bool) {
 	e := m.evaluations.Get()
 	defer m.evaluations.Put(e)
 	v := &e.Verdict
-	switch err := m.carryOut(w.Header(), r, e, running); {
+	switch err := m.carryOut(w.Header(), r, e, cost); {
 	case err != nil:
 		m.fail(w, r, err)
 		return r, false
@@ -134,10 +136,10 @@ func (m *Middleware) fail(w http.ResponseWriter, r *http.Request, err error) {
 // verdict of a service has its header fields with it, of which those of the set are copied. Other
 // fields are those of the policy that decided, which carries them.
 func (m *Middleware) carryOut(
-	header http.Header, r *http.Request, e *adapt.Evaluation, running *enforce.RunningCost,
+	header http.Header, r *http.Request, e *adapt.Evaluation, cost *running.Cost,
 ) error {
 	v := &e.Verdict
-	if err := m.decide(r, e, running); err != nil {
+	if err := m.decide(r, e, cost); err != nil {
 		return err
 	}
 	if m.config.Decided != nil {
@@ -167,7 +169,7 @@ func PerAddress(limiter *stint.Limiter) *Middleware {
 		answer := problem(http.StatusInternalServerError, prefix.Trim(err.Error()))
 		m = &Middleware{
 			config: Config{Undecided: func(w http.ResponseWriter, r *http.Request, _ error) { answer(w, r) }},
-			decide: func(*http.Request, *adapt.Evaluation, *enforce.RunningCost) error { return err },
+			decide: func(*http.Request, *adapt.Evaluation, *running.Cost) error { return err },
 		}
 	}
 	return m
@@ -193,48 +195,42 @@ func New(config Config) (*Middleware, error) {
 	}
 	m := &Middleware{config: config, server: config.server(), address: addresses(clients, config.Clients == nil)}
 	m.config.Fields = cmp.Or(config.Fields, AllFields)
-	m.decide = m.plain
+	m.plain = m.config.plain(m.address)
+	m.decide = m.byPlain
 	if config.Rules != nil {
 		m.decide = m.byRules
 	}
 	return m, nil
 }
 
-// plain decides by plain limits.
-func (m *Middleware) plain(r *http.Request, e *adapt.Evaluation, running *enforce.RunningCost) (err error) {
-	cost, limiter := int64(1), m.config.Limiter
-	if m.config.Cost != nil {
-		if cost, err = m.config.Cost(r); err != nil {
-			return unfit(err)
-		}
-	}
-	if m.config.LimiterOf != nil && cost != 0 {
-		limiter, err = m.config.LimiterOf(r)
-		if limiter, err = adapt.LimiterOf(limiter, err, running != nil); err != nil {
-			return err
-		}
-	}
-	var key string
-	var each bool
-	if limiter != nil && cost != 0 {
-		if key, err = m.key(r); err != nil {
-			return unfit(err)
-		}
-		each = HeadersOf(limiter.Policy(), m.config.Fields).NeedsEach()
-	}
-	return m.server.DecidePlain(r.Context(), limiter, key, cost, each, running, &e.Verdict)
+// byPlain decides by plain limits.
+func (m *Middleware) byPlain(r *http.Request, e *adapt.Evaluation, cost *running.Cost) error {
+	return m.plain.Decide(r.Context(), &m.server, r, cost, e)
 }
 
-// key is whom a request counts for.
-func (m *Middleware) key(r *http.Request) (string, error) {
-	if m.config.Key != nil {
-		return m.config.Key(r)
+// plain is what plain limits have to know of a request, whose client's address counts by default.
+func (c *Config) plain(address func(*http.Request) string) (p adapt.Plain[*http.Request]) {
+	p.Cost, p.LimiterOf, p.Key = fitting(c.Cost), c.LimiterOf, fitting(c.Key)
+	if c.Key == nil {
+		p.Key = func(r *http.Request) (string, error) { return address(r), nil }
 	}
-	return m.address(r), nil
+	p.NeedsEach = func(policy *stint.Policy) bool { return HeadersOf(policy, c.Fields).NeedsEach() }
+	return p
+}
+
+// fitting marks the errors of a function of the configuration, if it has one.
+func fitting[T any](find func(*http.Request) (T, error)) func(*http.Request) (T, error) {
+	if find == nil {
+		return nil
+	}
+	return func(r *http.Request) (T, error) {
+		found, err := find(r)
+		return found, unfit(err)
+	}
 }
 
 // byRules decides by rules.
-func (m *Middleware) byRules(r *http.Request, e *adapt.Evaluation, running *enforce.RunningCost) error {
+func (m *Middleware) byRules(r *http.Request, e *adapt.Evaluation, cost *running.Cost) error {
 	e.Request = rules.FromHTTP(r)
 	e.Request.Address = m.address(r)
 	if m.config.Describe != nil {
@@ -242,7 +238,7 @@ func (m *Middleware) byRules(r *http.Request, e *adapt.Evaluation, running *enfo
 			return unfit(err)
 		}
 	}
-	return m.server.DecideByRules(r.Context(), true, running, e)
+	return m.server.DecideByRules(r.Context(), true, cost, e)
 }
 
 // The answers by default.

@@ -424,7 +424,7 @@ func TestBegin(t *testing.T) {
 	for _, admitted := range []bool{true, false} {
 		w := httptest.NewRecorder()
 		_, end, got := m.Begin(w, asks(t, http.MethodGet, "/"))
-		end()
+		end(0)
 		if got != admitted || (w.Body.Len() == 0) != admitted {
 			t.Errorf("admitted %t with body %q, want %t", got, w.Body, admitted)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/stint-go/stint/internal/adapt"
 	"github.com/stint-go/stint/internal/ends"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/internal/running"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/rules"
 )
@@ -23,6 +24,7 @@ import (
 type Middleware struct {
 	config      Config
 	server      adapt.Server
+	plain       adapt.Plain[called]
 	evaluations adapt.Evaluations
 	ends        ends.Queue // of holds, which failed
 }
@@ -42,6 +44,7 @@ func New(config Config) (*Middleware, error) {
 	if err := prefix.Join(faults...); err != nil {
 		return nil, err
 	}
+	m.plain = m.config.plain()
 	return m, nil
 }
 
@@ -133,7 +136,7 @@ func callOf(method string, request mcp.Request) *Call {
 
 // Cost is the cost of the call whose context it is, for tools behind a [Middleware] with [Config.Reserve] to say what
 // it turns out to be. Without one, what it is told has no effect.
-func Cost(ctx context.Context) *enforce.RunningCost { return enforce.CostOf(ctx) }
+func Cost(ctx context.Context) enforce.RunningCost { return enforce.CostOf(ctx) }
 
 // Drain returns when no commit or cancel is left that failed and is sent again. Call it when the server has shut down,
 // before the store is closed. What has not arrived when the context ends is given up, which [Config.Failed] is told;
@@ -147,15 +150,15 @@ func (m *Middleware) Wrap(next mcp.MethodHandler) mcp.MethodHandler {
 		if strings.HasPrefix(method, "notifications/") {
 			return next(ctx, method, request)
 		}
-		c, running := callOf(method, request), m.server.Running()
-		if running != nil {
-			defer m.ends.End(ctx, running, m.tellers(ctx, c))
+		c, cost := callOf(method, request), m.server.Running()
+		if cost != nil {
+			defer m.ends.End(ctx, cost, m.tellers(ctx, c))
 		}
-		if refused := m.admit(ctx, c, running); refused != nil {
+		if refused := m.admit(ctx, c, cost); refused != nil {
 			return refused.result, refused.err
 		}
-		if running != nil {
-			ctx = running.Begin(ctx)
+		if cost != nil {
+			ctx = cost.Begin(ctx)
 		}
 		return next(ctx, method, request)
 	}
@@ -173,14 +176,14 @@ func (m *Middleware) tellers(ctx context.Context, c *Call) func() (now, later fu
 }
 
 // admit decides a call, and holds one that has a turn to wait for. Nil says that it is admitted.
-func (m *Middleware) admit(ctx context.Context, c *Call, running *enforce.RunningCost) *refusal {
+func (m *Middleware) admit(ctx context.Context, c *Call, cost *running.Cost) *refusal {
 	e := m.evaluations.Get()
 	defer m.evaluations.Put(e)
-	decide := m.plain
+	decide := m.byPlain
 	if m.config.Rules != nil {
 		decide = m.byRules
 	}
-	if err := decide(ctx, c, running, e); err != nil {
+	if err := decide(ctx, c, cost, e); err != nil {
 		return m.fail(ctx, c, err)
 	}
 	v := &e.Verdict
@@ -198,42 +201,47 @@ func (m *Middleware) admit(ctx context.Context, c *Call, running *enforce.Runnin
 	return nil
 }
 
-// plain decides by plain limits.
-func (m *Middleware) plain(
-	ctx context.Context, c *Call, running *enforce.RunningCost, e *adapt.Evaluation,
-) (err error) {
-	cost, limiter := int64(1), m.config.Limiter
-	if m.config.Cost != nil {
-		if cost, err = m.config.Cost(ctx, c); err != nil {
-			return err
-		}
-	} else if c.Method == "ping" {
-		cost = 0
-	}
-	if m.config.LimiterOf != nil && cost != 0 {
-		limiter, err = m.config.LimiterOf(ctx, c)
-		if limiter, err = adapt.LimiterOf(limiter, err, running != nil); err != nil {
-			return err
-		}
-	}
-	key, each := "unknown", false
-	if limiter != nil && cost != 0 {
+// byPlain decides by plain limits.
+func (m *Middleware) byPlain(ctx context.Context, c *Call, cost *running.Cost, e *adapt.Evaluation) error {
+	return m.plain.Decide(ctx, &m.server, called{ctx, c}, cost, e)
+}
+
+// called is a call with its context.
+type called struct {
+	ctx context.Context //nolint:containedctx // it lives as long as the call
+	*Call
+}
+
+// plain is what plain limits have to know of a call.
+func (c *Config) plain() (p adapt.Plain[called]) {
+	p.Cost = func(of called) (int64, error) {
 		switch {
-		case m.config.Key != nil:
-			if key, err = m.config.Key(ctx, c); err != nil {
-				return err
-			}
-		case c.User != "":
-			key = "user:" + c.User
+		case c.Cost != nil:
+			return c.Cost(of.ctx, of.Call)
+		case of.Method == "ping":
+			return 0, nil
 		}
-		each = headersOf(limiter.Policy()).NeedsEach()
+		return 1, nil
 	}
-	return m.server.DecidePlain(ctx, limiter, key, cost, each, running, &e.Verdict)
+	if c.LimiterOf != nil {
+		p.LimiterOf = func(of called) (*stint.Limiter, error) { return c.LimiterOf(of.ctx, of.Call) }
+	}
+	p.Key = func(of called) (string, error) {
+		switch {
+		case c.Key != nil:
+			return c.Key(of.ctx, of.Call)
+		case of.User != "":
+			return "user:" + of.User, nil
+		}
+		return "unknown", nil
+	}
+	p.NeedsEach = func(policy *stint.Policy) bool { return headersOf(policy).NeedsEach() }
+	return p
 }
 
 // byRules decides by rules.
 func (m *Middleware) byRules(
-	ctx context.Context, c *Call, running *enforce.RunningCost, e *adapt.Evaluation,
+	ctx context.Context, c *Call, cost *running.Cost, e *adapt.Evaluation,
 ) error {
 	facts := map[string]string{"tool": c.Tool, "session": c.Session}
 	maps.DeleteFunc(facts, func(_, value string) bool { return value == "" })
@@ -246,7 +254,7 @@ func (m *Middleware) byRules(
 			return err
 		}
 	}
-	return m.server.DecideByRules(ctx, true, running, e)
+	return m.server.DecideByRules(ctx, true, cost, e)
 }
 
 // headersOf knows when a denied call may come again, for places too.

@@ -174,7 +174,7 @@ func (r *Rules) Observe(_ context.Context, e *stint.Event) {
 }
 
 // Undecided counts a request that the store could not decide, for each rule that was to: the claims are those of
-// [enforce.Verdict.Undecided].
+// [enforce.Verdict.Claims].
 func (r *Rules) Undecided(claims []enforce.Claimed) {
 	for i := range claims {
 		if i == 0 || claims[i-1].Rule != claims[i].Rule {

@@ -18,7 +18,7 @@ func TestClassOfTheRule(t *testing.T) {
 	class := body[:len("batch")]
 	var m rules.Matches
 	must.Do(t, set.Match(&rules.Request{Path: "/", Attributes: map[string]string{"class": class}}, &m))
-	h := must.Get(m.At(0))(t)
+	h := must.Get(m.AtTake(0))(t)
 	same := unsafe.StringData(h.Class) == unsafe.StringData(class) //nolint:gosec // the addresses are compared
 	if h.Class != "batch" || same {
 		t.Errorf("class %q is a part of the request", h.Class)

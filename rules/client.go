@@ -82,18 +82,14 @@ func (h *Matched) NeedsReserve() bool {
 // be the key of another client: an API key, and what is no printable text or longer than a key may
 // be, appears as its SHA-256, behind \sha256: ; a client counted by address, as Missing says,
 // appears behind \ip: .
-func (m *Matches) At(i int) (matched Matched, err error) {
-	err = m.AtVerb(i, stint.VerbTake, &matched)
-	return matched, err
-}
-
-// AtVerb is At for what is to be done. It writes what it tells into h, with an error the rule alone. What has been
-// decided before is not undone by a cost above the rule's MaxCost, of a settlement, a reset or the end of what a client
+//
+// What it tells is written to h, with an error the rule alone. verb is what is to be done: what has been decided before
+// is not undone by a cost above the rule's MaxCost, of a settlement, a reset or the end of what a client
 // holds. At that end a client that an override bans by now has the rule's own limits.
 //
 // The order matters: a rule that another one includes decides nothing; then the client and the terms that hold for it;
 // then what of the limits is paid how.
-func (m *Matches) AtVerb(i int, verb stint.Verb, h *Matched) (err error) {
+func (m *Matches) At(i int, verb stint.Verb, h *Matched) (err error) {
 	c, ending := &m.rules[i], verb > stint.VerbReserve
 	*h = Matched{Rule: &c.Rule}
 	if by := m.includedBy(c.compiled, ending); by != nil {

@@ -134,7 +134,7 @@ func TestDistinctClientsHaveDistinctKeys(t *testing.T) {
 			}
 			request := rules.Request{Address: client[0], User: client[1], APIKey: client[2], Attributes: map[string]string{"x": client[3]}}
 			must.Do(t, set.Match(&request, &m))
-			h, err := m.At(0)
+			h, err := m.AtTake(0)
 			if err != nil || h.Outcome != rules.Limited {
 				t.Fatal(h, err)
 			}
@@ -171,7 +171,7 @@ func TestAPIKeysAreNeverShown(t *testing.T) {
 		set := must.Get(rules.Compile([]rules.Rule{r}, rules.Options{}))(t)
 		var m rules.Matches
 		must.Do(t, set.Match(&rules.Request{APIKey: key, User: "u", Address: "::1"}, &m))
-		if h, err := m.At(0); err != nil || h.Outcome != rules.Limited || strings.Contains(h.Claim.Key, key) {
+		if h, err := m.AtTake(0); err != nil || h.Outcome != rules.Limited || strings.Contains(h.Claim.Key, key) {
 			t.Fatalf("%q is in the claim %+v, %v", key, h, err)
 		}
 	})

@@ -131,7 +131,7 @@ func FuzzCompile(f *testing.F) {
 		}
 		store := memstore.New(memstore.Config{})
 		for i := range m.Len() {
-			matched, err := m.At(i)
+			matched, err := m.AtTake(i)
 			if err != nil && !errors.Is(err, stint.ErrInvalid) {
 				t.Fatal(err)
 			}

@@ -46,7 +46,7 @@ func TestOverridesByHash(t *testing.T) {
 		request := rules.Request{Method: "GET", Path: "/", Address: "192.0.2.1", APIKey: test.key, User: test.user}
 		must.Do(t, set.Match(&request, &m))
 		for i, want := range []rules.Outcome{test.one, test.two} {
-			if matched, err := m.At(i); err != nil || matched.Outcome != want {
+			if matched, err := m.AtTake(i); err != nil || matched.Outcome != want {
 				t.Errorf("key %q, user %q: rule %d is %v, %v; want %v", test.key, test.user, i, matched.Outcome, err, want)
 			}
 		}

@@ -70,7 +70,7 @@ func tryHeld(t testing.TB, set *rules.Set, r rules.Request) (rules.Matched, erro
 	if m.Len() != 1 {
 		t.Fatalf("%d rules match %+v, want 1", m.Len(), r)
 	}
-	return m.At(0)
+	return m.AtTake(0)
 }
 
 // faultsOf takes a joined error apart.

@@ -32,13 +32,13 @@ func TestListsOfMatches(t *testing.T) {
 			must.Do(t, set.Match(&requests[i], &m))
 			var got []rules.Matched
 			for j := range m.Len() {
-				matched := must.Get(m.At(j))(t)
+				matched := must.Get(m.AtTake(j))(t)
 				got = append(got, matched)
 			}
 			for j := range got {
 				var fresh rules.Matches
 				must.Do(t, set.Match(&requests[i], &fresh))
-				if want, err := fresh.At(j); err != nil || fmt.Sprint(got[j]) != fmt.Sprint(want) {
+				if want, err := fresh.AtTake(j); err != nil || fmt.Sprint(got[j]) != fmt.Sprint(want) {
 					t.Errorf("request %d: %+v, want %+v, %v", i, got[j], want, err)
 				}
 			}

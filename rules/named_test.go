@@ -48,7 +48,7 @@ func TestNamedClientsHaveTheirKeys(t *testing.T) {
 		set := must.Get(rules.Compile([]rules.Rule{rule}, rules.Options{}))(t)
 		var m rules.Matches
 		must.Do(t, set.Match(&request, &m))
-		matched := must.Get(m.At(0))(t)
+		matched := must.Get(m.AtTake(0))(t)
 		if got, err := rule.ClientKey(rules.JoinKey(named...)); err != nil || got != matched.Claim.Key {
 			t.Errorf("%q of %v: %q, %v; the requests are counted under %q", named, rule.Scope, got, err, matched.Claim.Key)
 		}

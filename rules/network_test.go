@@ -115,7 +115,7 @@ func compareNetworks(t *rapid.T, scope []string) (found int) {
 		}
 		var m rules.Matches
 		must.Do(t, set.Match(&request, &m))
-		h, err := m.At(0)
+		h, err := m.AtTake(0)
 		if err != nil || h.Claim.Policy.Limit(0).Capacity != want {
 			t.Fatalf("%s%s has %+v, %v; want the limit %d of %+v", who, ip, h, err, want, r.Overrides)
 		}
@@ -146,8 +146,8 @@ func TestPerNetwork(t *testing.T) {
 		for i, user := range []string{"ann", ""} {
 			request, m := rules.Request{Address: address, User: user}, rules.Matches{}
 			must.Do(t, set.Match(&request, &m))
-			one, err := m.At(0)
-			two, err2 := m.At(1)
+			one, err := m.AtTake(0)
+			two, err2 := m.AtTake(1)
 			if err != nil || err2 != nil || one.Claim.Key != want[0] || two.Claim.Key != want[1+i] {
 				t.Errorf("%s of %q is counted as %q and %q, %v %v; want %q", address, user, one.Claim.Key, two.Claim.Key, err, err2, want)
 			}
@@ -220,7 +220,7 @@ func TestNetworksDoNotAllocate(t *testing.T) {
 	for _, address := range []string{"10.20.30.40", "10.0.0.1", "192.0.2.1", "2001:db8:1:2::/64", "unknown"} {
 		var m rules.Matches
 		request := rules.Request{Address: address}
-		if n := testing.AllocsPerRun(100, func() { _ = set.Match(&request, &m); _, _ = m.At(0) }); n != 0 {
+		if n := testing.AllocsPerRun(100, func() { _ = set.Match(&request, &m); _, _ = m.AtTake(0) }); n != 0 {
 			t.Errorf("%s: %v allocations, want 0", address, n)
 		}
 	}
@@ -241,7 +241,7 @@ func BenchmarkNetworks(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if h, err := m.At(0); err != nil || h.Outcome != rules.Unlimited {
+				if h, err := m.AtTake(0); err != nil || h.Outcome != rules.Unlimited {
 					b.Fatal(h, err)
 				}
 			}

@@ -30,7 +30,7 @@ func TestPartitionBy(t *testing.T) {
 		r := rules.Request{Path: "/", User: "alice", Attributes: map[string]string{"tenant": tenant}}
 		must.Do(t, set.Match(&r, &m))
 		for i := range m.Len() {
-			matched := must.Get(m.At(i))(t)
+			matched := must.Get(m.AtTake(i))(t)
 			if key := matched.Claim.Key; matched.Outcome != rules.Limited || !strings.HasPrefix(key, tag) || matched.Rule.ID == "user" && !strings.HasSuffix(key, "alice") {
 				t.Errorf("%s of %q: %q, want it behind %s", matched.Rule.ID, tenant, key, tag)
 			}
@@ -53,7 +53,7 @@ func TestPartitionBy(t *testing.T) {
 	var m rules.Matches
 	must.Do(t, set.Match(&long, &m))
 	for i := range m.Len() {
-		if matched, err := m.At(i); err != nil || len(matched.Claim.Key) > bounds.MaxKeyBytes || !strings.HasPrefix(matched.Claim.Key, "{acme}") {
+		if matched, err := m.AtTake(i); err != nil || len(matched.Claim.Key) > bounds.MaxKeyBytes || !strings.HasPrefix(matched.Claim.Key, "{acme}") {
 			t.Errorf("%d: %+v %v", i, matched.Claim, err)
 		}
 	}
@@ -83,7 +83,7 @@ func TestPartitionMissing(t *testing.T) {
 		for _, attributes := range []map[string]string{nil, {"tenant": ""}} {
 			var m rules.Matches
 			must.Do(t, set.Match(&rules.Request{Path: "/", Address: "192.0.2.1", User: "{a}k", Attributes: attributes}, &m))
-			matched, err := m.At(0)
+			matched, err := m.AtTake(0)
 			if err != nil || matched.Outcome != test.outcome || matched.Claim.Key != test.key {
 				t.Errorf("%v, %s: %v %q %v, want %v %q", test.missing, test.scope, matched.Outcome, matched.Claim.Key, err, test.outcome, test.key)
 			}
@@ -109,7 +109,7 @@ func TestNoPartition(t *testing.T) {
 	set := compile(t, rules.Rule{ID: "all", Scope: []string{rules.Global}, Limits: []stint.Limit{ten}})
 	var m rules.Matches
 	must.Do(t, set.Match(&rules.Request{Path: "/", Attributes: map[string]string{"": "mine"}}, &m))
-	if matched, err := m.At(0); err != nil || matched.Claim.Key != "*" {
+	if matched, err := m.AtTake(0); err != nil || matched.Claim.Key != "*" {
 		t.Errorf("the client is %q, %v", matched.Claim.Key, err)
 	}
 }

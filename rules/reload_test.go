@@ -18,7 +18,7 @@ func policyFor(t *testing.T, set *rules.Set, id, address string) *stint.Policy {
 	must.Do(t, set.Match(&rules.Request{Address: address}, &m))
 	for i := range m.Len() {
 		if m.Rule(i).ID == id {
-			h := must.Get(m.At(i))(t)
+			h := must.Get(m.AtTake(i))(t)
 			return h.Claim.Policy
 		}
 	}

@@ -49,7 +49,7 @@ func TestSums(t *testing.T) {
 		set := must.Get(rules.Compile([]rules.Rule{r}, rules.Options{}))(t)
 		var m rules.Matches
 		must.Do(t, set.Match(&request, &m))
-		h, err := m.At(0)
+		h, err := m.AtTake(0)
 		if want > bounds.MaxPermits {
 			if err == nil {
 				t.Fatalf("%+v of %+v costs %d, want an error", r.Cost, request, h.Claim.Permits)
@@ -89,7 +89,7 @@ func TestSumsOfLimits(t *testing.T) {
 	} {
 		var m rules.Matches
 		must.Do(t, set.Match(&test.request, &m))
-		limits, err := m.At(0)
+		limits, err := m.AtTake(0)
 		if test.cost == 0 {
 			if err == nil {
 				t.Errorf("request %d costs %+v", i, limits)
@@ -99,7 +99,7 @@ func TestSumsOfLimits(t *testing.T) {
 		if err != nil || limits.Claim.Permits != test.cost || len(limits.And) != 1 || limits.And[0].Permits != 1 || limits.Named != 1 {
 			t.Errorf("request %d costs %+v, %v; want %d", i, limits, err, test.cost)
 		}
-		within, err := m.At(2)
+		within, err := m.AtTake(2)
 		if err != nil || within.Claim.Permits != test.cost {
 			t.Errorf("request %d costs %d within another rule, %v; want %d", i, within.Claim.Permits, err, test.cost)
 		}
@@ -107,7 +107,7 @@ func TestSumsOfLimits(t *testing.T) {
 	var m rules.Matches
 	much := of("61", "", "")
 	must.Do(t, set.Match(&much, &m))
-	if _, err := m.At(2); allowedOf(err) != "a cost of 1 to 60, the rule's max_cost" {
+	if _, err := m.AtTake(2); allowedOf(err) != "a cost of 1 to 60, the rule's max_cost" {
 		t.Errorf("above max_cost: %v", err)
 	}
 	if c := r.Clone(); !c.Equal(&r) {

@@ -46,7 +46,7 @@ func TestOverrideEnds(t *testing.T) {
 				m.Now = nil
 			}
 			must.Do(t, set.Match(&rules.Request{Path: "/", Address: c.address}, &m))
-			got, err := m.At(0)
+			got, err := m.AtTake(0)
 			shown, errShown := set.ClientMatch("a", c.address, m.Now)
 			if err != nil || errShown != nil || got.Outcome != want || shown.Outcome != want {
 				t.Errorf("%s at %v: %v and %v, want %v", c.address, now, got.Outcome, shown.Outcome, want)
@@ -70,7 +70,7 @@ func TestTimeOfOverrides(t *testing.T) {
 	for address, want := range map[string]int{"192.0.2.1": 1, "192.0.2.9": 0, "203.0.113.1": 0} {
 		asked = 0
 		must.Do(t, set.Match(&rules.Request{Path: "/", Address: address}, &m))
-		if _, err := m.At(0); err != nil || asked != want {
+		if _, err := m.AtTake(0); err != nil || asked != want {
 			t.Errorf("%s: the time was asked for %d times, want %d (%v)", address, asked, want, err)
 		}
 	}

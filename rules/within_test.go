@@ -379,7 +379,7 @@ func claimsOf(t *testing.T, set *rules.Set, id string, r rules.Request) (list []
 		if m.Rule(i).ID != id {
 			continue
 		}
-		h := must.Get(m.At(i))(t)
+		h := must.Get(m.AtTake(i))(t)
 		if h.Outcome != rules.Limited {
 			return []string{h.Outcome.String()}
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/gofiber/fiber/v3"
 
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/running"
 )
 
 // Handler returns the middleware for fiber; it must not be nil. A request that is denied, or can't be decided, is
@@ -41,7 +42,7 @@ func Handler(limit *httplimit.Middleware) fiber.Handler {
 		e, _ := exchanges.Get().(*exchange)
 		r, end, admitted := e.begin(limit, c)
 		done := func() {
-			end()
+			end(0) // unless Answer says more
 			e.forget()
 			exchanges.Put(e)
 		}
@@ -49,8 +50,8 @@ func Handler(limit *httplimit.Middleware) fiber.Handler {
 			done()
 			return nil
 		}
-		cost := httplimit.Cost(r.Context())
-		if cost.Hold() == nil {
+		cost := running.Of(r.Context())
+		if cost == nil {
 			done()
 			return c.Next()
 		}

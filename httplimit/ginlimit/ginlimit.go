@@ -15,6 +15,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/running"
 )
 
 // Handler returns the middleware for gin; it must not be nil. A request that is denied, or can't be decided, is
@@ -30,13 +31,13 @@ func Handler(limit *httplimit.Middleware) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		before := c.Request
 		r, end, admitted := limit.Begin(c.Writer, before.WithContext(context.WithValue(before.Context(), contextKey{}, c)))
-		defer end()
+		defer end(0) // unless Answer says more
 		if !admitted {
 			c.Abort()
 			return
 		}
-		cost := httplimit.Cost(r.Context())
-		if cost.Hold() == nil {
+		cost := running.Of(r.Context())
+		if cost == nil {
 			return // nothing is to be done when the handlers are
 		}
 		c.Request = r

@@ -155,11 +155,12 @@ func (c *Client) decide(ctx, waiting context.Context, call *Call) (err error) {
 			return err
 		}
 		err = c.Rules.Decide(waiting, &e.Request, v)
+	case !e.begin(c.Limiter, call.Key, call.Cost):
 	case c.Refuse:
 		deadline, _ := waiting.Deadline()
-		err = v.DecidePlain(waiting, c.Limiter, call.Key, call.Cost, false, deadline)
+		err = e.take(waiting, c.Limiter, deadline)
 	default:
-		err = v.WaitPlain(waiting, c.Limiter, call.Key, call.Cost)
+		err = e.wait(waiting, c.Limiter)
 	}
 	switch {
 	case err == nil && v.Allowed:

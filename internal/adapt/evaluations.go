@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"sync"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/rules"
 )
@@ -14,6 +15,8 @@ type Evaluation struct {
 	Verdict enforce.Verdict
 	// Header is an empty header that an adapter may fill for the request. It may be nil.
 	Header http.Header
+
+	each []stint.Outcome // of plain limits
 }
 
 // Evaluations keep evaluations to be used again, which saves their allocations. The zero value is

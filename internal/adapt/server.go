@@ -6,10 +6,13 @@ package adapt
 import (
 	"context"
 	"errors"
+	"slices"
+	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/internal/running"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -111,9 +114,9 @@ func (s *Server) holdFaults() (faults []error) {
 	return faults
 }
 
-// LimiterOf is what a function says whose request has a limiter of its own. Its errors that don't wrap
+// limiterOf is what a function says whose request has a limiter of its own. Its errors that don't wrap
 // stint.ErrInvalid wrap stint.ErrUnavailable.
-func LimiterOf(limiter *stint.Limiter, err error, holds bool) (*stint.Limiter, error) {
+func limiterOf(limiter *stint.Limiter, err error, holds bool) (*stint.Limiter, error) {
 	switch {
 	case err == nil && limiter != nil && limiter.Policy() == nil:
 		err = prefix.Errorf("%w: LimiterOf has returned the zero limiter", stint.ErrUnavailable)
@@ -128,39 +131,39 @@ func LimiterOf(limiter *stint.Limiter, err error, holds bool) (*stint.Limiter, e
 	return limiter, nil
 }
 
-// DecidePlain decides by plain limits. A limiter that is nil admits. running holds what the request costs; nil: it
-// takes.
-func (s *Server) DecidePlain(
-	ctx context.Context, limiter *stint.Limiter, key string, cost int64, each bool, running *enforce.RunningCost,
-	v *enforce.Verdict,
-) error {
-	if limiter == nil {
-		cost = 0
+// DecideByRules decides by rules. They may have a request wait only where mayWait says so. cost holds what it costs;
+// nil: it takes.
+func (s *Server) DecideByRules(ctx context.Context, mayWait bool, cost *running.Cost, e *Evaluation) error {
+	v := &e.Verdict
+	switch by, holds := s.Rules.(holder); {
+	case holds && cost != nil:
+		hold, err := by.Reserve(ctx, &e.Request, *s.Reserve, v)
+		cost.Hold, cost.Reserved, cost.At, cost.TTL = hold, time.Now(), v.Decision.At, v.Hold.TTL
+		if hold != nil {
+			noteClaims(cost, v.Claims())
+		}
+		return err
+	case mayWait:
+		return s.Rules.Decide(ctx, &e.Request, v)
 	}
-	if running != nil {
-		return v.ReservePlain(ctx, limiter, key, cost, each || s.Count != nil, *s.Reserve, running)
-	}
-	deadline, _ := ctx.Deadline()
-	return v.DecidePlain(ctx, limiter, key, cost, each, deadline)
+	return s.Rules.DecideNow(ctx, &e.Request, v)
 }
 
-// DecideByRules decides by rules. They may hold a request only where mayWait says so.
-func (s *Server) DecideByRules(
-	ctx context.Context, mayWait bool, running *enforce.RunningCost, e *Evaluation,
-) error {
-	if by, holds := s.Rules.(holder); holds && running != nil {
-		return running.Reserve(ctx, by, &e.Request, *s.Reserve, &e.Verdict)
+// noteClaims notes how the end of a request is charged, if that depends on its answer.
+func noteClaims(cost *running.Cost, claims []enforce.Claimed) {
+	if !slices.ContainsFunc(claims, func(c enforce.Claimed) bool { return len(c.Rule.Count.Status) > 0 }) {
+		return
 	}
-	if !mayWait {
-		return s.Rules.DecideNow(ctx, &e.Request, &e.Verdict)
+	for i := range claims {
+		c := &claims[i]
+		cost.Claims = append(cost.Claims, running.Claim{Counts: c.Rule.Count.Has, Asked: c.Asked})
 	}
-	return s.Rules.Decide(ctx, &e.Request, &e.Verdict)
 }
 
 // Running is the cost of a request that is to hold it; nil if requests take.
-func (s *Server) Running() *enforce.RunningCost {
+func (s *Server) Running() *running.Cost {
 	if s.Reserve == nil {
 		return nil
 	}
-	return enforce.NewRunningCost(s.Count)
+	return &running.Cost{Count: s.Count}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/internal/running"
 )
 
 const (
@@ -52,7 +53,7 @@ type Queue struct {
 	waiting []failed // in the order in which they are sent
 	sending int
 	lost    uint64
-	runs    *running // nil: there is no goroutine that sends
+	runs    *sender // nil: there is no goroutine that sends
 }
 
 // failed is an end, and why the last try failed.
@@ -61,8 +62,8 @@ type failed struct {
 	err error
 }
 
-// running is the goroutine that sends.
-type running struct {
+// sender is the goroutine that sends.
+type sender struct {
 	ended  chan struct{} // closed when nothing is left
 	hurry  chan struct{}
 	giveUp context.CancelFunc
@@ -74,10 +75,17 @@ func Final(err error) bool {
 		errors.Is(err, stint.ErrOtherClaims) || errors.Is(err, stint.ErrUnknownReservation)
 }
 
-// End ends what a request holds, if it does, by its cost. An end that fails is sent again. If tellers is not nil, it
-// says who is told an [enforce.EndError] then: now at once, and later if the end is given up, from another goroutine.
-func (q *Queue) End(ctx context.Context, cost *enforce.RunningCost, tellers func() (now, later func(error))) {
-	err := cost.End(ctx)
+// End ends what a request holds, if it does, by its cost; the client may be gone. An end that fails is sent again. If
+// tellers is not nil, it says who is told an [enforce.EndError] then: now at once, and later if the end is given up,
+// from another goroutine.
+func (q *Queue) End(ctx context.Context, cost *running.Cost, tellers func() (now, later func(error))) {
+	if cost.Hold == nil {
+		return
+	}
+	end := cost.Stop()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
+	defer cancel()
+	err := end.Send(ctx)
 	if err == nil {
 		return
 	}
@@ -85,18 +93,16 @@ func (q *Queue) End(ctx context.Context, cost *enforce.RunningCost, tellers func
 	if tellers != nil {
 		now, later = tellers()
 	}
-	failed, ok := errors.AsType[*enforce.EndError](err)
-	if !ok {
-		now(err)
-		return
+	again := end // which alone is allocated
+	failed := enforce.EndError{
+		Hold: cost.Hold, Verb: end.Verb, Permits: end.Permits, Until: end.Until, Err: err, Send: again.Send,
 	}
-	end := *failed
-	end.Repeated = q.Add(end.Err, End{Send: failed.Send, Until: end.Until, GaveUp: func(err error) {
-		last := *failed
+	last := failed
+	failed.Repeated = q.Add(err, End{Send: again.Send, Until: end.Until, GaveUp: func(err error) {
 		last.Err = err
 		later(&last)
 	}})
-	now(&end)
+	now(&failed)
 }
 
 // Add adds an end that failed with an error, and reports whether it is sent again: not if the error is final, its time
@@ -111,7 +117,7 @@ func (q *Queue) Add(err error, end End) bool {
 	q.waiting = append(q.waiting, failed{end, err})
 	if q.runs == nil {
 		ctx, giveUp := context.WithCancel(context.Background())
-		q.runs = &running{ended: make(chan struct{}), hurry: make(chan struct{}, 1), giveUp: giveUp}
+		q.runs = &sender{ended: make(chan struct{}), hurry: make(chan struct{}, 1), giveUp: giveUp}
 		go q.run(ctx, q.runs)
 	}
 	return true
@@ -153,7 +159,7 @@ func (q *Queue) Drain(ctx context.Context) error {
 var errLost = errors.New("the store refused them, or their time was over")
 
 // run sends what waits until nothing does.
-func (q *Queue) run(ctx context.Context, runs *running) {
+func (q *Queue) run(ctx context.Context, runs *sender) {
 	defer runs.giveUp()
 	for pause := shortest; ; {
 		timer := time.NewTimer(pause/2 + rand.N(pause/2+1))

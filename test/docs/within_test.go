@@ -287,7 +287,7 @@ func TestOrganisationsReset(t *testing.T) {
 	must.Do(t, limiter.ResetClient(t.Context(), "team", "{acme}ads"))
 	expect("a reset of a floor", 150, 0, 0)
 	var v enforce.Verdict
-	if err := limiter.Settle(t.Context(), request("ads"), 5, &v); !errors.Is(err, stint.ErrInvalid) {
+	if err := limiter.Settle(t.Context(), request("ads"), 5, nil, &v); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("a settlement: %v, want it refused", err)
 	}
 

@@ -222,7 +222,7 @@ func (e *example) explainWith(ctx context.Context, config enforce.Config, r *rul
 	if err != nil {
 		return err
 	}
-	x, err := limiter.ExplainEach(ctx, r)
+	x, err := limiter.Explain(ctx, r)
 	if errors.Is(err, stint.ErrInvalid) {
 		return misused("%v", err)
 	}

@@ -93,7 +93,7 @@ func (s *Service) enforce(ctx context.Context, id string, e *evaluation) error {
 	elapsed := time.Since(start) - v.Held
 	if err != nil || v.Decision.Degraded {
 		if err = s.storeError(ctx, stint.VerbTake, err); err != nil {
-			s.undecided(v.Undecided, err)
+			s.undecided(v.Claims(), err)
 			return err
 		}
 	}

@@ -158,7 +158,7 @@ func (s *Service) reserveByRules(
 	elapsed := time.Since(start)
 	if err != nil || v.Decision.Degraded {
 		if err = s.storeError(r.Context(), stint.VerbReserve, err); err != nil {
-			s.undecided(v.Undecided, err)
+			s.undecided(v.Claims(), err)
 			return err
 		}
 	}

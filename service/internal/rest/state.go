@@ -226,7 +226,7 @@ func (s *Service) settleRules(
 		return stint.Invalid("parameter", "wait", "none in a settlement, which waits for nothing")
 	}
 	v := &e.verdict
-	if err = s.rules.SettleVia(r.Context(), &e.request, permits, q.vias, v); err == nil && v.Decision.Degraded {
+	if err = s.rules.Settle(r.Context(), &e.request, permits, q.vias, v); err == nil && v.Decision.Degraded {
 		err = stint.ErrUnavailable
 	}
 	if err != nil {

@@ -507,7 +507,8 @@ func TestFollowKeepsPolicies(t *testing.T) {
 				t.Error(err)
 			}
 			for i := range m.Len() {
-				held := must.Get(m.At(i))(t)
+				var held rules.Matched
+				must.Do(t, m.At(i, stint.VerbTake, &held))
 				if m.Rule(i).ID == "a" {
 					policies[held.Claim.Policy] = true
 				}

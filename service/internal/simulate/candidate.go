@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/steps"
 	"github.com/stint-go/stint/internal/waitqueue"
 	"github.com/stint-go/stint/rules"
 )
@@ -140,7 +141,7 @@ type request struct {
 	reason string
 	// denier is the rule that denies it so.
 	denier *tally
-	waiter *enforce.Waiter
+	waiter steps.Waiter
 	number uint64        // of its wait
 	wakes  stint.Instant // when it is to be woken
 }
@@ -185,7 +186,7 @@ func (c *candidate) match(r *request, ev *Event) {
 	} else if c.holds {
 		c.requireHold(r, ev)
 	}
-	err := c.limiter.Prepare(&ev.Request, v, verb)
+	err := c.limiter.Steps().Prepare(&ev.Request, v, verb)
 	claims := v.Claims()
 	r.claims = sized(r.claims, len(claims))
 	for i := range claims {
@@ -230,7 +231,7 @@ func (c *candidate) add(at int) {
 				}
 			}
 		}
-	case r.hold == nil && r.verdict.Waits():
+	case r.hold == nil && waits(r.verdict.Claims()):
 		if !c.wait(r) {
 			c.block[at] = new(request)
 		}
@@ -241,13 +242,18 @@ func (c *candidate) add(at int) {
 	c.finish(r, r.time)
 }
 
+// waits reports whether a rule may have the request wait.
+func waits(claims []enforce.Claimed) bool {
+	return slices.ContainsFunc(claims, func(c enforce.Claimed) bool { return c.Rule.OnExceed == rules.Wait })
+}
+
 // ask asks the limits of a request.
 func (c *candidate) ask(r *request, do waitqueue.Action, now stint.Instant) {
 	c.on, c.now, c.verb = r, now, stint.VerbTake
 	if do != waitqueue.Shadow {
 		c.answer, c.known = stint.Decision{Allowed: true, At: now}, false
 	}
-	_ = c.limiter.Ask(context.Background(), &r.verdict, do) // its only error is of a client outside the sample
+	_ = c.limiter.Steps().Ask(context.Background(), &r.verdict, do) // its only error is of a client outside the sample
 }
 
 // Decide implements [stint.Store] for the candidate's limiter.

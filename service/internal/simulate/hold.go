@@ -38,7 +38,7 @@ func (h *holding) bytes() int64 {
 // requireHold refuses a request that does not hold, for which a rule with a concurrency limit
 // holds, or one that counts by answers.
 func (c *candidate) requireHold(r *request, ev *Event) {
-	_ = c.limiter.Prepare(&ev.Request, &r.verdict, stint.VerbReserve) // which its taker is told
+	_ = c.limiter.Steps().Prepare(&ev.Request, &r.verdict, stint.VerbReserve) // which its taker is told
 	for _, of := range r.verdict.Claims() {
 		if (of.Rule.NeedsReserve() || of.Claim.Policy.NeedsReserve()) && c.store.fault == nil {
 			c.store.fault = stint.Invalid(
@@ -60,7 +60,6 @@ func canHold(of *stint.Claim) error {
 // hold has a request hold what the limits that decided last have admitted.
 func (c *candidate) hold(r *request) {
 	claims := r.verdict.Claims()
-	asked := r.verdict.Asked()
 	h := &holding{since: r.time, parts: make([]part, 0, len(c.store.ops))}
 	for i := range c.store.ops {
 		if !c.store.Charged(i) {
@@ -80,7 +79,7 @@ func (c *candidate) hold(r *request) {
 			p.kept = 0
 		case r.status > 0 && !claims[op.claim].Rule.Count.Has(r.status):
 			p.kept = 0
-		case actual >= 0 && asked[op.claim]:
+		case actual >= 0 && claims[op.claim].Asked:
 			p.kept, p.charge = min(actual, op.permits), max(0, actual-op.permits)
 		}
 		r.charges = r.charges || p.charge > 0

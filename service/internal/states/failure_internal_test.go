@@ -28,7 +28,8 @@ func TestFailureRules(t *testing.T) {
 		var m rules.Matches
 		must.Do(t, set.Match(&rules.Request{Address: address}, &m))
 		for i := range m.Len() {
-			held := must.Get(m.At(i))(t)
+			var held rules.Matched
+			must.Do(t, m.At(i, stint.VerbTake, &held))
 			policies[held.Rule.ID] = append(policies[held.Rule.ID], held.Claim.Policy)
 		}
 	}

@@ -217,7 +217,7 @@ func (c *call) explain() (answer adminapi.Explanation, err error) {
 	}
 	ctx, cancel := context.WithTimeout(c.r.Context(), explainTimeout)
 	defer cancel()
-	x, err := c.api.config.Limiter.ExplainEach(ctx, request)
+	x, err := c.api.config.Limiter.Explain(ctx, request)
 	if err != nil {
 		return answer, stateUnreachable(err, "the store could not answer; nothing was consumed")
 	}
