@@ -113,7 +113,8 @@ func (l stepper) Prepare(r *rules.Request, v *Verdict, verb stint.Verb) error {
 }
 
 // Claims are what the rules that decide ask of the store, or were to ask when there is an error: each rule's one after
-// another, in the order in which an operation has them. They are the verdict's, until it is used again, and must not be changed.
+// another, in the order in which an operation has them. They are the verdict's, until it is used again, and must not
+// be changed.
 func (v *Verdict) Claims() []Claimed { return v.claims }
 
 // waits reports whether a rule that decides may have the request wait.

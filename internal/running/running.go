@@ -72,7 +72,7 @@ func (c *Cost) Answer(ctx context.Context, handle func(), begun func() int) {
 		}
 		c.Answered(statusOf(ctx, begun(), returned, cause))
 		if cause != nil {
-			panic(cause) //nolint:forbidigo // it is the handler's, and goes on
+			panic(cause) // it is the handler's, and goes on
 		}
 	}()
 	handle()
