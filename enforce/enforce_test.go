@@ -42,17 +42,6 @@ func TestAllOrNothing(t *testing.T) {
 	})
 }
 
-func TestTiesGoByPriority(t *testing.T) {
-	a, b := per("a", stint.FixedWindow(1, time.Hour)), per("b", stint.FixedWindow(1, time.Hour))
-	b.Priority = 1
-	limiter, _ := newLimiter(t, a, b)
-	for range 2 {
-		if v := decide(t, limiter, alice); v.Rule.ID != "b" {
-			t.Errorf("%s decided, want b with the higher priority", v.Rule.ID)
-		}
-	}
-}
-
 func TestShadowNeverDenies(t *testing.T) {
 	shadow := per("shadow", stint.TokenBucket(1, stint.PerHour(1)))
 	banning := rules.Rule{ID: "would-ban", Scope: []string{rules.PerIP}, Banned: true, OnExceed: rules.Shadow}
@@ -93,21 +82,6 @@ func TestShadowNeverDenies(t *testing.T) {
 	store.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: stint.ErrUnavailable} })
 	if v := decide(t, alone, alice); !v.Allowed || len(v.Shadowed)+len(passed(v)) > 0 {
 		t.Errorf("a failure of a rule in shadow: %+v", v)
-	}
-}
-
-func TestDeniedBeforeTheStore(t *testing.T) {
-	banned := rules.Rule{ID: "ban", Scope: []string{rules.PerIP}, Banned: true, Priority: -1}
-	lacking := rules.Rule{ID: "lacking", Scope: []string{rules.PerUser}, Missing: rules.MissingDeny, Limits: []stint.Limit{stint.FixedWindow(1, time.Hour)}}
-	for id, test := range map[string]struct {
-		rule rules.Rule
-		want rules.Outcome
-	}{"ban": {banned, rules.Banned}, "lacking": {lacking, rules.Lacking}} {
-		limiter, store := newLimiter(t, test.rule, per("z", stint.FixedWindow(1, time.Hour)))
-		v := decide(t, limiter, alice)
-		if v.Allowed || v.Rule.ID != id || v.Outcome != test.want || v.Decision.RetryAfter != stint.Never || v.Claim.Policy != nil || store.Calls() != 0 {
-			t.Errorf("%s: %+v after %d calls", id, v, store.Calls())
-		}
 	}
 }
 

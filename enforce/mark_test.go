@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -56,20 +55,6 @@ func TestMark(t *testing.T) {
 	explained, err := limiter.Explain(t.Context(), &alice)
 	if err != nil || explained.Rules[1].Each[0].Remaining != 1 {
 		t.Errorf("what is denied was charged: %+v, %v", explained, err)
-	}
-}
-
-// Where all rules mark, everything is admitted and no limit decides.
-func TestMarkAlone(t *testing.T) {
-	limiter, _ := newLimiter(t, marking("soft", 1), marking("softer", 2))
-	for i, want := range []string{"", "soft 1 true", "soft 1 true, softer 2 true"} {
-		v := decide(t, limiter, alice)
-		if got := exceeded(v); got != want || !v.Allowed || v.Rule != nil || v.Claim.Policy != nil || v.Decision.Limit != 0 {
-			t.Errorf("request %d: %q, want %q; %+v by %v", i, got, want, v.Decision, v.Rule)
-		}
-		if !slices.Equal(v.Matched, []string{"soft", "softer"}) {
-			t.Errorf("matched %v", v.Matched)
-		}
 	}
 }
 

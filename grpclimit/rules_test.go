@@ -267,14 +267,3 @@ func TestRulesOfMessages(t *testing.T) {
 	must.Do(t, say(t, stream, ""))
 	expectRule(t, say(t, stream, ""), "echo")
 }
-
-// A call that does not say who makes it is UNAUTHENTICATED where the rule says so.
-func TestMissingStatus(t *testing.T) {
-	for status, want := range map[int]codes.Code{0: codes.ResourceExhausted, 401: codes.Unauthenticated} {
-		known := bursts("known", "", rules.PerUser)
-		known.MissingStatus = status
-		conn := serve(t, intercepted(newRules(t, grpclimit.Config{Rules: standing(t, known)}))...)
-		_, _, err := invoke(bounded(t), conn)
-		expectCode(t, err, want)
-	}
-}

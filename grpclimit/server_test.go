@@ -220,36 +220,6 @@ func TestNoMetadata(t *testing.T) {
 	}
 }
 
-// A wait of 100.001 ms is told as 101 ms, since 100 ms would be too early.
-func TestRetryInfoIsNeverTooEarly(t *testing.T) {
-	limit := stint.TokenBucket(1, stint.Every(100_001*time.Microsecond))
-	conn := serve(t, intercepted(newServer(t, grpclimit.Config{Limiter: newLimiter(t, limit)}))...)
-	_, _, err := invoke(bounded(t), conn)
-	expectCode(t, err, codes.OK)
-	_, _, err = invoke(bounded(t), conn)
-	if retry, subject, _ := details(t, err); retry != 101*time.Millisecond || subject != "limit:test" {
-		t.Errorf("RetryInfo %v, QuotaFailure of %q", retry, subject)
-	}
-}
-
-// The deciding limit is the one that is named.
-func TestSeveralLimits(t *testing.T) {
-	policy := must.Get(stint.NewPolicy("api", stint.FixedWindow(100, time.Hour).Named("hour"), burst()))(t)
-	limiter := must.Get(stint.NewLimiter(stint.Config{
-		Store:  memstore.New(memstore.Config{Now: at.Time}),
-		Policy: policy,
-	}))(t)
-	conn := serve(t, intercepted(newServer(t, grpclimit.Config{Limiter: limiter}))...)
-	for range 2 {
-		_, _, err := invoke(bounded(t), conn)
-		expectCode(t, err, codes.OK)
-	}
-	_, _, err := invoke(bounded(t), conn)
-	if _, subject, _ := details(t, err); subject != "limit:api/burst" {
-		t.Errorf("QuotaFailure of %q", subject)
-	}
-}
-
 // A cost above the limit itself never passes, so there is nothing to wait for.
 func TestCostAboveTheLimit(t *testing.T) {
 	conn := serve(t, intercepted(newServer(t, grpclimit.Config{

@@ -126,15 +126,6 @@ func TestRules(t *testing.T) {
 	}
 }
 
-func TestNoRuleMatches(t *testing.T) {
-	h := wrapRules(t, httplimit.Config{Rules: standing(t, login(1))}, hello)
-	w := send(h, asks(t, http.MethodGet, "/"))
-	if w.Code != http.StatusOK {
-		t.Errorf("a request without a rule: %d", w.Code)
-	}
-	expect(t, w.Header(), nil)
-}
-
 // Rules are swapped while requests come, and what a client has taken stays taken.
 func TestRulesAreSwapped(t *testing.T) {
 	limiter := standing(t, perMinute("all", 1, rules.Global))
