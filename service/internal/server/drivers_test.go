@@ -107,7 +107,10 @@ func (s said) rounded(name string, to time.Duration) time.Duration {
 	if err != nil { // never
 		return -1
 	}
-	return (d + to - 1) / to * to
+	if rest := d % to; rest > 0 {
+		d += to - rest
+	}
+	return d
 }
 
 // fields are the header fields that tell an answer, of the store's time; "" is none.

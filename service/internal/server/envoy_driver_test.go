@@ -92,14 +92,14 @@ func (d *envoyDriver) descriptor(rule *rules.Rule, client, key string, limit sti
 	return one
 }
 
-// tells is whether the request is admitted, what is left of which limit, in seconds when to come again, and who denied it.
+// tells is whether the request is admitted, what is left of which limit, and by which rule it is denied.
 func (d *envoyDriver) tells(all said) said {
 	s := all.only("verdict", "left")
 	word, by, _ := strings.Cut(s["verdict"], " by ")
-	switch {
-	case word == "overloaded", word == "unavailable", word == "invalid":
+	switch word {
+	case "overloaded", "unavailable", "invalid":
 		return s
-	case word == "denied":
+	case "denied":
 		by, _, _ = strings.Cut(by, "/")
 		s["verdict"] = word + " by " + by
 	default:
@@ -145,7 +145,7 @@ func (d *envoyDriver) check(policy, key string, permits int64) said {
 func descriptorOf(rule, client string, limit int, permits int64) *common.RateLimitDescriptor {
 	return &common.RateLimitDescriptor{
 		Entries:    []*common.RateLimitDescriptor_Entry{{Key: fmt.Sprint(rule, ".", limit), Value: client}},
-		HitsAddend: wrapperspb.UInt64(uint64(permits)), //nolint:gosec // above 0
+		HitsAddend: wrapperspb.UInt64(uint64(permits)),
 	}
 }
 
