@@ -27,7 +27,9 @@ func newExchange() *exchange {
 // begin asks the limit, and writes what it has to say into the response. The rest is as of
 // [httplimit.Middleware.Begin]. The admitted request's fields are written into fiber's response
 // before its handlers run, which may then replace them.
-func (e *exchange) begin(limit *httplimit.Middleware, c fiber.Ctx) (r *http.Request, end func(status int), admitted bool) {
+func (e *exchange) begin(
+	limit *httplimit.Middleware, c fiber.Ctx,
+) (r *http.Request, end func(status int), admitted bool) {
 	e.answer.c = c
 	r, end, admitted = limit.Begin(&e.answer, e.request(c))
 	if !e.answer.written {

@@ -44,9 +44,9 @@ var verbNames = []string{
 
 // limitNumbers are the numbers by which a limit is described behind its letter, each of 8 bytes. Times are
 // microseconds; life is the longest that a state matters; permits:period is a rate in lowest
-// terms; queue is 1 of a leaky bucket; start and end are the window of the calendar that holds a time, before and after its
-// neighbours' start and end; step is of what windows' starts are multiples; counts is 1 when denied
-// requests are counted.
+// terms; queue is 1 of a leaky bucket; start and end are the window of the calendar that holds a time, before
+// and after its neighbours' start and end; step is of what windows' starts are multiples; counts is 1 when
+// denied requests are counted.
 var limitNumbers = map[string]string{
 	"t": "capacity debt life permits period queue",   // token bucket, leaky bucket
 	"f": "capacity debt life length step",            // fixed window

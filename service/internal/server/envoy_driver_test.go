@@ -119,7 +119,8 @@ func (d *envoyDriver) evaluate(w question) said {
 	must.Do(d.t, d.set.Match(&r, &m))
 	var list []*common.RateLimitDescriptor
 	for i := range m.Len() {
-		matched := must.Get(m.At(i))(d.t)
+		var matched rules.Matched
+		must.Do(d.t, m.At(i, stint.VerbTake, &matched))
 		client, n := matched.Client, 1
 		if matched.Outcome == rules.Limited {
 			n = matched.Claim.Policy.Len()

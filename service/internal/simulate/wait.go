@@ -21,7 +21,8 @@ func (c *candidate) instant(ticks int64) stint.Instant {
 // wait has a request wait that rules may hold, and reports whether it is decided already.
 func (c *candidate) wait(r *request) bool {
 	r.number = c.arrive()
-	r.waiter = c.limiter.Steps().Waiter(&r.verdict, c.ticks(r.time), bounds.MaxWaitLimit, func(now int64) { c.wakeAt(r, now) })
+	turn := func(now int64) { c.wakeAt(r, now) }
+	r.waiter = c.limiter.Steps().Waiter(&r.verdict, c.ticks(r.time), bounds.MaxWaitLimit, turn)
 	return c.step(r, r.time)
 }
 
