@@ -94,7 +94,7 @@ func denial(v *enforce.Verdict) error {
 	switch {
 	case v.Allowed:
 		return nil
-	case v.Claim.Policy == nil:
+	case v.Claim.Policy == nil || isShared(v):
 		return deniedBy(v)
 	case d.RetryAfter == stint.Never:
 		return exhausted(denialsOf(v.Claim.Policy).above[d.Index], d.RetryAfter)
@@ -103,24 +103,33 @@ func denial(v *enforce.Verdict) error {
 	}
 }
 
-// deniedBy is the status of a call that is denied without a rule's limits, or by those of a
-// service.
+// isShared reports whether the limit that denies is another rule's, in which the verdict's has a share.
+func isShared(v *enforce.Verdict) bool {
+	id, ofRule := strings.CutPrefix(v.Claim.Policy.Name(), rules.PolicyPrefix)
+	return ofRule && v.Rule != nil && v.Rule.ID != id
+}
+
+// deniedBy is the status of a call that is denied without a rule's limits, by a limit that the rule shares, or by those
+// of a service.
 func deniedBy(v *enforce.Verdict) error {
 	subject, description := "rules", "no rule holds for the call"
 	if v.Rule != nil {
 		subject = rulePrefix + v.Rule.ID
 	}
-	limit := v.Limit()
+	limit, wait := v.Limit(), v.Decision.RetryAfter
 	if limit.Name != "" {
 		subject += "/" + limit.Name
+	}
+	if policy := v.Claim.Policy; policy != nil {
+		wait = headersOf(policy).RetryAfter(v.Decision, v.Each)
 	}
 	switch v.Reason() {
 	case stint.ReasonNever:
 		return exhausted(violation(subject, fmt.Sprintf(aboveText, limit.Capacity)), stint.Never)
 	case stint.ReasonLimit, stint.ReasonMinInterval:
-		return exhausted(violation(subject, fmt.Sprintf(exceededText, limit.Capacity)), v.Decision.RetryAfter)
+		return exhausted(violation(subject, fmt.Sprintf(exceededText, limit.Capacity)), wait)
 	case stint.ReasonBlocked:
-		return exhausted(violation(subject, fmt.Sprintf(blockedText, limit.Capacity)), v.Decision.RetryAfter)
+		return exhausted(violation(subject, fmt.Sprintf(blockedText, limit.Capacity)), wait)
 	case stint.ReasonBanned:
 		description = "the client is banned"
 	case stint.ReasonMissing:

@@ -431,13 +431,11 @@ func (d httpDriver) ask(c httplimit.Config) said {
 // verdict.
 type grpcDriver struct {
 	library
-	shares bool // whether rules have limits of other rules
 }
 
 func newGRPCDriver(t *testing.T, s *store, settings *config.Config) driver {
 	t.Helper()
-	shares := slices.ContainsFunc(settings.Rules, func(r rules.Rule) bool { return r.Within != "" || r.Otherwise != "" })
-	return grpcDriver{newLibrary(t, s, settings), shares}
+	return grpcDriver{newLibrary(t, s, settings)}
 }
 
 func (d grpcDriver) evaluate(w question) said {
@@ -519,11 +517,6 @@ func (d grpcDriver) compareDetails(s said, by string, err error) {
 		"never": "the cost is above the limit of " + limit + " permits", "blocked": "the client was denied " + limit + " times",
 		"banned": "the client is banned", "missing": "the call lacks what the rule asks for", "default": "no rule holds for the call",
 	}[s["since"]]
-	if owner, limit, _ := strings.Cut(strings.TrimPrefix(subject, "rule:"), "/"); d.shares && slices.Contains(strings.Fields(s["matched"]), owner) {
-		if _, named, _ := strings.Cut(by, "/"); named == limit {
-			want = subject // a limit of another rule is named by that one
-		}
-	}
 	if subject != want || why != reason || wait != max(s.rounded("retry", time.Millisecond), 0) {
 		d.t.Errorf("%s: the details are %q, %q and %v; want %q and %q", s, subject, why, wait, want, reason)
 	}
