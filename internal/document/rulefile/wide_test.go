@@ -33,7 +33,8 @@ func TestManyFaults(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		used := after.TotalAlloc - before.TotalAlloc
 		t.Logf("%q: %d MB, %.100v", form, used>>20, err)
-		if used > uint64(400*size) {
+		// It is 280 times; 380 to 400 under the race detector, for which pools forget at random.
+		if used > uint64(600*size) {
 			t.Errorf("%q: %d bytes need %d MB", form, size, used>>20)
 		}
 		var faults document.Faults
