@@ -230,7 +230,7 @@ func breaking(t testing.TB, redis string, after int64) (addr string) {
 // not reached.
 func TestBenchFindsOutage(t *testing.T) {
 	addr := breaking(t, testredis.Start(t).Addr(), 20)
-	report := benched(t, exitFailed, "--store", "redis://"+addr, "--store-timeout", "50ms", "--on-store-failure", "open", "--callers", "1")
+	report := benched(t, exitFailed, "--store", "redis://"+addr, "--store-timeout", "1m", "--on-store-failure", "open", "--callers", "1")
 	if r := report.Targets[0]; r.Degraded == 0 || r.Degraded == r.Decisions || r.Findings.Beyond == 0 || len(r.Findings.First) != 10 {
 		t.Errorf("%+v", r)
 	}

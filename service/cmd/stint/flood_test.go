@@ -50,12 +50,14 @@ rules:
 		return len(read[activity.Processes](t, asked+activity.PathProcesses, token).Processes) == 2
 	})
 	env := map[string]string{"STINT_ADMIN": asked, "STINT_ADMIN_TOKEN": token}
-	code, stdout, stderr := do(t, env, "denials", "--client", "192.0.2.1")
-	if code != exitOK || !strings.Contains(stdout, "  login  -      192.0.2.1  limit   1 fixed_window  POST /login  ") || strings.Count(stdout, "\n") != 2 {
-		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
-	}
-	code, stdout, stderr = do(t, env, "denials", "--client", "192.0.2.99", "--rule", "login", "--since", "1h")
-	if code != exitOK || !strings.HasPrefix(stdout, "no denials among the last 20") || !strings.Contains(stdout, "; 2 of 2 processes answered; ") {
-		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
-	}
+	eventually(t, "the victim is found", func() bool { // unless a process is too busy to answer
+		code, stdout, _ := do(t, env, "denials", "--client", "192.0.2.1")
+		return code == exitOK && strings.Count(stdout, "\n") == 2 &&
+			strings.Contains(stdout, "  login  -      192.0.2.1  limit   1 fixed_window  POST /login  ")
+	})
+	eventually(t, "nobody else is", func() bool {
+		code, stdout, _ := do(t, env, "denials", "--client", "192.0.2.99", "--rule", "login", "--since", "1h")
+		return code == exitOK && strings.HasPrefix(stdout, "no denials among the last 20") &&
+			strings.Contains(stdout, "; 2 of 2 processes answered; ")
+	})
 }

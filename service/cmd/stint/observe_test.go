@@ -239,7 +239,7 @@ func TestDegradedInTheLog(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t, testredis.Password("hunter2"))
 	must.Do(t, redis.Stop())
-	url, log, stop := startIn(t, nil, "--store", redis.URL(), "--log-key-file", writeFile(t, "0123456789abcdef\n"))
+	url, log, stop := startIn(t, nil, "--store", redis.URL(), "--store-timeout=1m", "--log-key-file", writeFile(t, "0123456789abcdef\n"))
 	for range 3 {
 		if status, _ := checkAs(t, url, "r-1", "key=user:ann"); status != http.StatusOK {
 			t.Errorf("status %d", status)

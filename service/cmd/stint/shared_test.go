@@ -152,9 +152,10 @@ func TestServeWithoutItsRules(t *testing.T) {
 			return len(matched) == 1
 		})
 		current(t, url, "1")
-		if status, body := get(t, url+apipath.Readiness); status != http.StatusOK {
-			t.Errorf("readiness: %d %s", status, body)
-		}
+		eventually(t, "it is ready", func() bool { // the states' connection is found again by itself
+			status, _ := get(t, url+apipath.Readiness)
+			return status == http.StatusOK
+		})
 	}
 }
 

@@ -48,7 +48,7 @@ func TestTraces(t *testing.T) {
 	for name, value := range variables {
 		t.Setenv(name, value) // the SDK's own
 	}
-	url, stop := startWith(t, variables, "--store", testredis.Start(t).URL())
+	url, stop := startWith(t, variables, "--store", testredis.Start(t).URL(), "--store-timeout=1m")
 	for _, header := range [][]string{nil, {"Traceparent: 00-" + trace + "-" + parent + "-01"}} {
 		fetch(t, http.MethodGet, url+"/api/v1/rate-limit/check?key=secret-key", "", header...)
 	}

@@ -35,12 +35,18 @@ func TestGRPCHealth(t *testing.T) {
 	conn := r.dial()
 	names := []string{"", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService"}
 	watches := make([]grpc.ServerStreamingClient[healthpb.HealthCheckResponse], len(names))
-	told := func(want healthpb.HealthCheckResponse_ServingStatus) {
+	watched := func(want healthpb.HealthCheckResponse_ServingStatus) {
 		t.Helper()
 		for i, watch := range watches {
 			if answer, err := watch.Recv(); err != nil || answer.Status != want {
 				t.Errorf("who watches %q is told %v, %v; want %v", names[i], answer, err, want)
 			}
+		}
+	}
+	told := func(want healthpb.HealthCheckResponse_ServingStatus) {
+		t.Helper()
+		watched(want)
+		for i := range names {
 			if got, err := healthOf(t, conn, names[i]); err != nil || got != want {
 				t.Errorf("%q is %v, %v; want %v", names[i], got, err, want)
 			}
@@ -65,7 +71,7 @@ func TestGRPCHealth(t *testing.T) {
 		t.Errorf("another name: %v", err)
 	}
 	r.stop()
-	told(healthpb.HealthCheckResponse_NOT_SERVING)
+	watched(healthpb.HealthCheckResponse_NOT_SERVING) // who asks anew may find that the listener is closed
 	for i, watch := range watches {
 		if answer, err := watch.Recv(); err == nil || errors.Is(err, io.EOF) {
 			t.Errorf("who watches %q is told %v, %v after the end", names[i], answer, err)

@@ -288,8 +288,12 @@ func TestGRPCMessagesInTime(t *testing.T) {
 	conn := r.dial()
 	held := make(chan error, 1)
 	go func() {
-		_, err := rate(t.Context(), conn, "held")
-		held <- err
+		for { // again, if its message took too long
+			if _, err := rate(t.Context(), conn, "held"); status.Code(err) != codes.DeadlineExceeded || g.inside.Load() > 0 {
+				held <- err
+				return
+			}
+		}
 	}()
 	eventually(t, func() bool { return g.inside.Load() == 1 })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
