@@ -136,7 +136,7 @@ func TestAskBeforeAsksOnce(t *testing.T) {
 		t.Errorf("%+v, %v after %d calls", d, err, store.Calls())
 	}
 
-	limiter = must.Get(stint.New(store, "test", stint.LeakyBucket(5, stint.PerSecond(1))))(t)
+	limiter = must.Get(stint.New(store, "test", stint.LeakyBucket(5, stint.PerHour(1))))(t)
 	store.Inject(func(call storetest.Call) storetest.Fault {
 		if call.Ops[0].Verb == stint.VerbPeek {
 			return storetest.Fault{Err: stint.ErrUnavailable}

@@ -371,10 +371,10 @@ func TestDenialsCounted(t *testing.T) {
 func TestDenialsThatBlock(t *testing.T) {
 	_, store, _ := listening(t, redisstore.Options{})
 	day := policyOf(t, "day", stint.FixedWindow(1, 24*time.Hour).FromFirst(),
-		stint.FixedWindow(3, time.Minute).FromFirst().OfDenials().Named("block"))
-	minute := policyOf(t, "minute", stint.FixedWindow(1, time.Second).FromFirst(),
-		stint.FixedWindow(3, time.Minute).FromFirst().OfDenials().Named("block"))
-	for _, policy := range []*stint.Policy{day, minute} {
+		stint.FixedWindow(3, time.Hour).FromFirst().OfDenials().Named("block"))
+	minutes := policyOf(t, "minutes", stint.FixedWindow(1, 10*time.Minute).FromFirst(),
+		stint.FixedWindow(3, time.Hour).FromFirst().OfDenials().Named("block"))
+	for _, policy := range []*stint.Policy{day, minutes} {
 		take(t, store, "k", policy, 1)
 		for range 2 {
 			if d := decide(t, store, op(stint.VerbTry, "k", policy, 1)); d.Allowed || d.Source != stint.SourceStore {
@@ -385,7 +385,7 @@ func TestDenialsThatBlock(t *testing.T) {
 			denied(t, store, "k", policy, 1, stint.SourceStore)
 		}
 		d := decide(t, store, op(stint.VerbTake, "k", policy, 1))
-		if blocks := policy == minute; d.Allowed || d.Source != stint.SourceDenialCache || (d.Index == 1) != blocks {
+		if blocks := policy == minutes; d.Allowed || d.Source != stint.SourceDenialCache || (d.Index == 1) != blocks {
 			t.Errorf("%s, then: %+v, want it denied by memory", policy.Name(), d)
 		}
 	}

@@ -72,9 +72,10 @@ func (c *clusterConn) make() {
 			err = errNoCluster
 		}
 		if err == nil {
+			members := client.Nodes() // before anybody uses one that leaves
 			c.client.Store(&client)
 			c.finish(nil)
-			c.dropDeparted(client)
+			c.dropDeparted(client, members)
 		}
 		end() // what the attempt has left behind
 		if err != nil {
@@ -85,9 +86,8 @@ func (c *clusterConn) make() {
 
 // dropDeparted gives up the connections to nodes that have left the cluster, or have failed, until
 // the end: a command would wait there in vain, and a subscription hear nothing.
-// rueidis does so 5 seconds later.
-func (c *clusterConn) dropDeparted(client rueidis.Client) {
-	members := client.Nodes()
+// rueidis does so 5 seconds later. members are those at the beginning.
+func (c *clusterConn) dropDeparted(client rueidis.Client, members map[string]rueidis.Client) {
 	for sleep.Jittered(c.life, memberGap) == nil {
 		now := client.Nodes()
 		c.mu.Lock()

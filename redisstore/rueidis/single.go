@@ -147,6 +147,9 @@ func (c *singleConn) connect() (*socket, error) {
 		runtime.Gosched()
 		err = ping()
 	}
+	if errors.Is(err, errNotSent) && ctx.Err() != nil {
+		err = ctx.Err() // of an attempt that was made, and took too long
+	}
 	conn := c.dialled.Load()
 	// A server that does not let the store in replies with an error, and the connection is
 	// closed. One that only refuses the PING is connected to.
