@@ -82,6 +82,7 @@ func newHanging(t *testing.T, options redisstore.Options) *hanging {
 	before := goleak.IgnoreCurrent()
 	conn := &held{Conn: newConn(t)}
 	store, _ := storeOn(t, conn, options)
+	patient(store)
 	policy := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, hangingLimit))
 	h := &hanging{Store: store, t: t, conn: conn, policy: policy, first: make(chan error, 1), before: before}
 	take(t, store, "warm", h.policy, 1)
@@ -94,6 +95,9 @@ func newHanging(t *testing.T, options redisstore.Options) *hanging {
 	until(t, "the first operation is under way", func() bool { return h.InFlight() == 1 && h.Waiting() == 0 })
 	return h
 }
+
+// patient lets a store wait for a call that a test holds, however long the test stands still.
+func patient(store *redisstore.Store) { store.Watch(time.Hour, func(int, error) {}) }
 
 // quiet waits until nothing is under way.
 func (h *hanging) quiet() {

@@ -33,6 +33,7 @@ func TestCallsToAServerFarAway(t *testing.T) {
 	const near, far, callers = time.Millisecond, 800 * time.Millisecond, 8
 	conn := &heldConn{newConn(t), make(chan chan struct{}, callers)}
 	store, _ := storeOn(t, conn, redisstore.Options{DenialCache: -1, MaxBatch: 2})
+	patient(store)
 	policy := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, 100))
 	var work sync.WaitGroup
 	ask := func(n int) {

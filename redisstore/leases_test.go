@@ -406,6 +406,7 @@ func TestOneAsks(t *testing.T) {
 	conn := &shared{Conn: newConn(t), gate: make(chan struct{})}
 	clock := storetest.NewClock(dawn)
 	store := processes(t, 1, conn, clock.Now)[0]
+	patient(store)
 	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 1000).WithLease(400))
 	ctx, cancel := context.WithCancel(t.Context())
 	gone := make(chan error, 2)

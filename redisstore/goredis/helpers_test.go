@@ -43,7 +43,7 @@ func leakless(t testing.TB) {
 // single is a client that New accepts.
 func single(t testing.TB, addr string) *redis.Client {
 	t.Helper()
-	return closing(t, redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1}))
+	return closing(t, redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, ReadTimeout: -1}))
 }
 
 func newConn(t testing.TB, client redis.UniversalClient) redisconn.Conn {
