@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/leaks"
 	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/redisstore"
@@ -121,7 +122,7 @@ func (h *hanging) end() {
 	h.t.Helper()
 	h.Close()
 	h.conn.Close()
-	goleak.VerifyNone(h.t, h.before)
+	leaks.None(h.t, h.before)
 }
 
 // spent is how much of a key's limit has been taken.

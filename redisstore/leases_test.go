@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/leaks"
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/redisstore"
@@ -570,6 +571,6 @@ func TestCloseWithLeases(t *testing.T) {
 			t.Errorf("after Close: %v", err)
 		}
 		c.Close()
-		goleak.VerifyNone(t, before)
+		leaks.None(t, before)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/leaks"
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
@@ -268,7 +269,7 @@ func TestSilentServer(t *testing.T) {
 		}
 		store.Close()
 	}
-	goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1")) // asks for the slots after a sleep
+	leaks.None(t, before, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1")) // asks for the slots after a sleep
 }
 
 // A server that is silent for a second, as one is that a script keeps busy, keeps its connections. No script can be told

@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/stint-go/stint/internal/leaks"
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 )
@@ -355,6 +356,6 @@ func TestCloseEndsDials(t *testing.T) {
 			t.Errorf("%s: it answers", name)
 		}
 	}
-	goleak.VerifyNone(t, before, goleak.IgnoreAnyFunction("github.com/stint-go/stint/redisstore/rueidis.TestCloseEndsDials.func2.1"),
+	leaks.None(t, before, goleak.IgnoreAnyFunction("github.com/stint-go/stint/redisstore/rueidis.TestCloseEndsDials.func2.1"),
 		goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1")) // asks for the slots after a sleep
 }
