@@ -35,7 +35,7 @@ type suspect struct {
 const (
 	guilty    = 25.4 // -ln(1e-11) = 25.33
 	acquitted = -2
-	mostPairs = 200
+	mostPairs = 100  // a quarter of an hour of a row; most suspects take ten
 	oftener   = 0.75 // the share of pairs of the second hypothesis
 )
 
