@@ -90,7 +90,7 @@ func (e *Evaluation) reserve(ctx context.Context, limiter *stint.Limiter, hold s
 	claim := &e.Verdict.Claim
 	hold.Each = e.Verdict.Each
 	by, d, err := limiter.Reserve(ctx, claim.Key, claim.Permits, hold)
-	cost.Hold, cost.Reserved, cost.At, cost.TTL = by, time.Now(), d.At, hold.TTL
+	cost.Holds(by, d.At, hold.TTL)
 	if err == nil && cost.Count != nil && !d.Allowed && !d.Degraded && !d.Full {
 		running.AwaitEnds(claim, hold.Each, func() ([]stint.Hold, error) { return limiter.Holds(ctx, claim.Key) })
 		source := d.Source

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
@@ -138,7 +137,7 @@ func (s *Server) DecideByRules(ctx context.Context, mayWait bool, cost *running.
 	switch by, holds := s.Rules.(holder); {
 	case holds && cost != nil:
 		hold, err := by.Reserve(ctx, &e.Request, *s.Reserve, v)
-		cost.Hold, cost.Reserved, cost.At, cost.TTL = hold, time.Now(), v.Decision.At, v.Hold.TTL
+		cost.Holds(hold, v.Decision.At, v.Hold.TTL)
 		if hold != nil {
 			noteClaims(cost, v.Claims())
 		}

@@ -21,15 +21,15 @@ type Cost struct {
 	// Claims are how the end is charged to each claim of rules of which some count by answers; nil: alike.
 	Claims []Claim
 
-	// Hold is what holds the request's permits; nil: nothing does. Reserved is when, by this process's clock.
-	Hold     *stint.Reservation
-	Reserved time.Time
-	// At is when by the store's, and TTL how long a hold lasts.
-	At  stint.Instant
-	TTL time.Duration
+	// Hold is what holds the request's permits; nil: nothing does. Holds sets it.
+	Hold *stint.Reservation
 	// What the handler says.
 	Permits         atomic.Int64
 	Said, Cancelled atomic.Bool
+
+	reserved time.Time     // by this process's clock
+	at       stint.Instant // by the store's
+	ttl      time.Duration // of the hold
 
 	stop     context.CancelFunc // of what keeps the hold alive; nil: the handler did not begin
 	status   atomic.Int64
@@ -48,6 +48,14 @@ type key struct{}
 func Of(ctx context.Context) *Cost {
 	c, _ := ctx.Value(key{}).(*Cost)
 	return c
+}
+
+// Holds notes what holds the request's permits from now on, at an instant of the store's, for so long unless it is
+// renewed. nil holds nothing.
+func (c *Cost) Holds(by *stint.Reservation, at stint.Instant, ttl time.Duration) {
+	if by != nil {
+		c.Hold, c.reserved, c.at, c.ttl = by, time.Now(), at, ttl
+	}
 }
 
 // Counts reports whether what the request costs depends on the status of its answer: a middleware says it then.
@@ -137,8 +145,8 @@ func (c *Cost) Stop() (end End) {
 		end.Permits, end.held = c.Hold.Permits(), true
 	}
 	c.leaveOut(&end)
-	lives := time.Duration(c.Hold.ExpiresAt()-c.At) * time.Microsecond
-	end.Until = c.Reserved.Add(lives + bounds.Remembered(c.TTL))
+	lives := time.Duration(c.Hold.ExpiresAt()-c.at) * time.Microsecond
+	end.Until = c.reserved.Add(lives + bounds.Remembered(c.ttl))
 	return end
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/leaks"
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore"
@@ -115,7 +116,7 @@ func (c *changes) causes() string {
 func (f *fault) run(t *testing.T, mode failover.Mode) report {
 	s := f.start(t)
 	s.TB = t
-	leaks := goleak.IgnoreCurrent()
+	before := goleak.IgnoreCurrent()
 	told, limiter, closeAll := s.open(mode)
 	l := startLoad(t, limiter, cmp.Or(f.callers, fewCallers))
 	rest := func(d time.Duration) { <-time.After(d) } // a length of the experiment
@@ -141,9 +142,7 @@ func (f *fault) run(t *testing.T, mode failover.Mode) report {
 	for _, undo := range s.undo {
 		undo()
 	}
-	if err := goleak.Find(append(ofServers(), leaks)...); err != nil {
-		t.Error(err)
-	}
+	leaks.None(t, append(ofServers(), before)...)
 	r := newReport(f, mode, s, l, answers, end)
 	r.causes = told.causes()
 	r.check(t)

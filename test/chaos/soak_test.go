@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/leaks"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/internal/testseed"
 )
@@ -55,7 +56,7 @@ func TestSoak(t *testing.T) {
 	}
 	t.Logf("a soak of %v; again with -soak %v -seed %d", *soakFor, *soakFor, seed)
 	s := soakSite(t)
-	leaks := goleak.IgnoreCurrent()
+	before := goleak.IgnoreCurrent()
 	var outages atomic.Int64
 	changed := func(c failover.Change) {
 		if !c.Up {
@@ -80,9 +81,7 @@ func TestSoak(t *testing.T) {
 	}
 	closeOpen()
 	closeLocal()
-	if err := goleak.Find(append(ofServers(), leaks)...); err != nil {
-		t.Error(err)
-	}
+	leaks.None(t, append(ofServers(), before)...)
 	t.Logf("%s\n%d outages", k, outages.Load())
 }
 

@@ -58,7 +58,7 @@ func TestCases(t *testing.T) {
 
 // A driver asks a service or a program in one way.
 type driver interface {
-	// decide asks about a request, evaluate about its words and check about a policy's.
+	// evaluate asks about a request by rules, check about a key by a policy.
 	evaluate(request question) said
 	check(policy, key string, permits int64) said
 	// tells is what the driver would say where all is said.
@@ -73,7 +73,7 @@ var drivers = map[string]func(*testing.T, *store, *config.Config) driver{
 // said is an answer, by the names of its parts.
 type said map[string]string
 
-// parts are the names in their order; verdicts has that of the first, which is said without.
+// parts are the names in their order; the first part is said without its name.
 var parts = []string{"verdict", "left", "retry", "reset", "turn", "since", "lacks", "matched", "shadowed", "exceeded", "class", "via"}
 
 func (s said) String() string {

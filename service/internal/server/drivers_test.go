@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -27,6 +26,7 @@ import (
 	"github.com/stint-go/stint/grpclimit"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
@@ -229,25 +229,17 @@ func (d redisDriver) check(policy, key string, permits int64) said {
 
 func (d redisDriver) told(words []string) said {
 	d.t.Helper()
-	go func() { _, _ = io.WriteString(d, command(words...)) }()
-	answer := readReply(d.t, d.answers)
-	if refusal, ok := answer.(error); ok {
-		code, _, _ := strings.Cut(refusal.Error(), " ")
+	go func() { _, _ = io.WriteString(d, testredis.Command(words...)) }()
+	answer := must.Get(testredis.ReadReply(d.answers))(d.t)
+	if answer.Kind == '-' {
+		code, _, _ := strings.Cut(answer.Text, " ")
 		return said{"verdict": map[string]string{"ERR": "invalid", "UNAVAILABLE": "unavailable"}[code]}
 	}
 	var e api.EvaluateResponse
-	list, _ := answer.([]any)
-	texts := func(v any) (all []string) {
-		values, _ := v.([]any)
-		for _, v := range values {
-			all = append(all, fmt.Sprint(v))
-		}
-		return all
-	}
-	for pair := range slices.Chunk(list, 2) {
-		n, _ := pair[1].(int64)
-		text, _ := pair[1].(string)
-		switch pair[0] {
+	for pair := range slices.Chunk(answer.Items, 2) {
+		value := pair[1]
+		n, _ := strconv.ParseInt(value.Text, 10, 64) // of a number
+		switch pair[0].Text {
 		case "allowed":
 			e.Allowed = n == 1
 		case "limit":
@@ -261,54 +253,30 @@ func (d redisDriver) told(words []string) said {
 		case "delayMicros":
 			e.DelayMicros = n
 		case "algorithm":
-			e.Algorithm = text
+			e.Algorithm = value.Text
 		case "reason":
-			e.Reason = text
+			e.Reason = value.Text
 		case "limitName":
-			e.LimitName = text
+			e.LimitName = value.Text
 		case "rule":
-			e.Rule = text
+			e.Rule = value.Text
 		case "class":
-			e.Class = text
+			e.Class = value.Text
 		case "via":
-			e.Via = text
+			e.Via = value.Text
 		case "missing":
-			e.Missing = texts(pair[1])
+			e.Missing = value.Words()
 		case "matched":
-			e.Matched = texts(pair[1])
+			e.Matched = value.Words()
 		case "shadowed":
-			e.Shadowed = texts(pair[1])
+			e.Shadowed = value.Words()
 		case "exceeded":
-			for _, id := range texts(pair[1]) {
+			for _, id := range value.Words() {
 				e.Exceeded = append(e.Exceeded, api.Exceeded{Rule: id})
 			}
 		}
 	}
 	return told(&e)
-}
-
-// readReply reads an answer in RESP 2: a text, an integer, a list or an error.
-func readReply(t testing.TB, r *bufio.Reader) any {
-	t.Helper()
-	line := strings.TrimSuffix(must.Get(r.ReadString('\n'))(t), "\r\n")
-	n, _ := strconv.ParseInt(line[1:], 10, 64)
-	switch line[0] {
-	case '-':
-		return fmt.Errorf("%s", line[1:]) //nolint:err113 // it is what came
-	case ':':
-		return n
-	case '$':
-		text := make([]byte, n+2)
-		must.Get(io.ReadFull(r, text))(t)
-		return string(text[:n])
-	case '*':
-		list := []any{}
-		for range n {
-			list = append(list, readReply(t, r))
-		}
-		return list
-	}
-	return line[1:]
 }
 
 // library is what the library's two drivers share: rules and policies on a store.

@@ -71,7 +71,13 @@ func TestGRPCHealth(t *testing.T) {
 		t.Errorf("another name: %v", err)
 	}
 	r.stop()
-	watched(healthpb.HealthCheckResponse_NOT_SERVING) // who asks anew may find that the listener is closed
+	watched(healthpb.HealthCheckResponse_NOT_SERVING)
+	for _, name := range names { // who asks anew may find the listener closed by now
+		if got, err := healthOf(t, conn, name); err == nil && got != healthpb.HealthCheckResponse_NOT_SERVING ||
+			err != nil && status.Code(err) != codes.Unavailable {
+			t.Errorf("%q is %v, %v while the server drains", name, got, err)
+		}
+	}
 	for i, watch := range watches {
 		if answer, err := watch.Recv(); err == nil || errors.Is(err, io.EOF) {
 			t.Errorf("who watches %q is told %v, %v after the end", names[i], answer, err)

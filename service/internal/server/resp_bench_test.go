@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"fmt"
 	"io"
 	"math"
 	"net"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/activity"
 	"github.com/stint-go/stint/service/internal/server"
@@ -61,15 +61,6 @@ func (l single) Accept() (net.Conn, error) {
 func (l single) Close() error   { close(l.conn); return nil }
 func (l single) Addr() net.Addr { return &net.TCPAddr{} }
 
-func command(words ...string) string {
-	var text strings.Builder
-	fmt.Fprintf(&text, "*%d\r\n", len(words))
-	for _, word := range words {
-		fmt.Fprintf(&text, "$%d\r\n%s\r\n", len(word), word)
-	}
-	return text.String()
-}
-
 // A command about a key that is known allocates nothing, with all that is told of it. What is read at once costs five
 // allocations, of its entry and its answer. (The collector empties pools, and others in this process allocate, too.)
 func TestRESPAllocatesNothing(t *testing.T) {
@@ -84,7 +75,7 @@ func TestRESPAllocatesNothing(t *testing.T) {
 		{"STINT.CHECK", "api", "key:1"},
 		{"EVAL", "return redis.call('CL.THROTTLE', KEYS[1], ARGV[1], ARGV[2], ARGV[3])", "1", "key:1", "15", "30", "60"},
 	} {
-		text := strings.Repeat(command(words...), commands)
+		text := strings.Repeat(testredis.Command(words...), commands)
 		least := math.Inf(1)
 		for range 5 {
 			var before, after runtime.MemStats
@@ -132,7 +123,7 @@ func BenchmarkRESP(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			var text strings.Builder
 			for i := range 64 {
-				text.WriteString(strings.ReplaceAll(command(words...), "$3\r\nKEY", "$7\r\nkey:"+strconv.Itoa(100+i)))
+				text.WriteString(strings.ReplaceAll(testredis.Command(words...), "$3\r\nKEY", "$7\r\nkey:"+strconv.Itoa(100+i)))
 			}
 			b.ReportAllocs()
 			b.ResetTimer()

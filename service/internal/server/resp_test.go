@@ -83,7 +83,7 @@ func (addressed) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0
 func (c *talk) say(lines ...string) {
 	var text strings.Builder
 	for _, line := range lines {
-		text.WriteString(command(strings.Fields(line)...))
+		text.WriteString(testredis.Command(strings.Fields(line)...))
 	}
 	if _, err := io.WriteString(c, text.String()); err != nil {
 		c.t.Error(err)
@@ -92,36 +92,27 @@ func (c *talk) say(lines ...string) {
 
 // hear reads one answer: its parts, one behind another.
 func (c *talk) hear() string {
-	line, err := c.answers.ReadString('\n')
+	r, err := testredis.ReadReply(c.answers)
 	if err != nil {
 		return err.Error()
 	}
-	line = strings.TrimSuffix(line, "\r\n")
-	n := 0
-	for _, digit := range line[1:] {
-		n = n*10 + int(digit-'0')
-	}
-	switch line[0] {
-	case '$':
-		text := make([]byte, max(n, 0)+2)
-		if line == "$-1" {
-			return "nil"
-		}
-		_, _ = io.ReadFull(c.answers, text)
-		return string(text[:n])
+	return heard(r)
+}
+
+func heard(r testredis.Reply) string {
+	switch r.Kind {
+	case '_':
+		return "nil"
+	case '+', '-':
+		return string(r.Kind) + r.Text
 	case '*', '%':
-		if line[0] == '%' {
-			n *= 2
-		}
 		var parts []string
-		for range n {
-			parts = append(parts, c.hear())
+		for _, item := range r.Items {
+			parts = append(parts, heard(item))
 		}
 		return "[" + strings.Join(parts, " ") + "]"
-	case ':', '#':
-		return line[1:]
 	}
-	return line
+	return r.Text
 }
 
 // expect has a conversation: commands that are sent at once, and what is answered.
@@ -284,7 +275,7 @@ func (c *talk) expectNext(said, want string) {
 func TestRESPByteByByte(t *testing.T) {
 	c := talking(t, true, nil)
 	go func() {
-		for _, b := range []byte(command("CL.THROTTLE", "k", "1", "1", "1") + "PING\r\n" + command("ECHO", strings.Repeat("y", 5000))) {
+		for _, b := range []byte(testredis.Command("CL.THROTTLE", "k", "1", "1", "1") + "PING\r\n" + testredis.Command("ECHO", strings.Repeat("y", 5000))) {
 			_, _ = c.Write([]byte{b})
 		}
 	}()
