@@ -97,8 +97,8 @@ func (l *load) ask(limiter *stint.Limiter, caller, client int) {
 // what is asked of calls is not asked of the machine.
 func (l *load) watchScheduler(ctx context.Context) {
 	for ctx.Err() == nil {
-		timer := time.NewTimer(pace)
 		start := time.Now()
+		timer := time.NewTimer(pace)
 		<-timer.C
 		l.mu.Lock()
 		l.late = append(l.late, max(0, time.Since(start)-pace))

@@ -60,6 +60,7 @@ type mixed struct {
 	ledgers    [][]*ledger // by policy and key
 	exact      map[member]time.Duration
 	lastByMode time.Duration
+	over       bool            // whether the load has ended
 	late       []time.Duration // of the scheduler, since the last rest
 	slow       []overrun       // calls since the last rest that took longer than meant to
 	faults     []string        // wrong answers, the first ones
@@ -105,6 +106,9 @@ func startMixed(t testing.TB, seed uint64, stores ...*failover.Store) *mixed {
 func (m *mixed) end() {
 	m.stop()
 	m.work.Wait()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.over = true
 }
 
 func (m *mixed) now() time.Duration { return time.Since(m.began) }
@@ -112,13 +116,29 @@ func (m *mixed) now() time.Duration { return time.Since(m.began) }
 // watchScheduler notes by how much a goroutine that wants to run every pace runs late.
 func (m *mixed) watchScheduler(ctx context.Context) {
 	for ctx.Err() == nil {
-		timer := time.NewTimer(pace)
 		start := time.Now()
+		timer := time.NewTimer(pace)
 		<-timer.C
 		m.mu.Lock()
 		m.late = append(m.late, max(0, time.Since(start)-pace))
 		m.mu.Unlock()
 	}
+}
+
+// lateness waits until it is noted by how much the scheduler has been late until now, since who notes it may be late
+// as well.
+func (m *mixed) lateness(t testing.TB) {
+	t.Helper()
+	noted := func() (n int, over bool) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return len(m.late), m.over
+	}
+	before, _ := noted()
+	until(t, "the scheduler's delay is noted", func() bool {
+		n, over := noted()
+		return over || n > before
+	})
 }
 
 // allExactSince reports whether each store had a call that began after a time decided
@@ -139,6 +159,7 @@ func (m *mixed) allExactSince(at time.Duration) bool {
 // forgets it.
 func (m *mixed) settle(t testing.TB) {
 	t.Helper()
+	m.lateness(t)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, ledgers := range m.ledgers {

@@ -172,6 +172,7 @@ func (k *soak) next() fault {
 
 // returns checks that nothing was asked long after the fault that the mode answered.
 func (k *soak) returns(f fault, healed time.Duration) {
+	k.load.lateness(k)
 	k.load.mu.Lock()
 	defer k.load.mu.Unlock()
 	took := max(0, k.load.lastByMode-healed)
@@ -192,14 +193,14 @@ func (k *soak) rest() {
 	until(k, "the goroutines that a fault brought are gone", func() bool {
 		return k.goroutines.note(k.rounds, goroutines(), goroutinesRoom)
 	})
-	// The first collection leaves what pools hold.
-	runtime.GC()
-	runtime.GC()
-	var memory runtime.MemStats
-	runtime.ReadMemStats(&memory)
-	if !k.heap.note(k.rounds, memory.HeapAlloc, heapRoom) {
-		k.Errorf("%d bytes are held, and were %d in the first rounds", k.heap.last, k.heap.first)
-	}
+	until(k, fmt.Sprintf("no more is held than %d bytes, as in the first rounds, and %d", k.heap.first, heapRoom), func() bool {
+		// The first collection leaves what pools hold.
+		runtime.GC()
+		runtime.GC()
+		var memory runtime.MemStats
+		runtime.ReadMemStats(&memory)
+		return k.heap.note(k.rounds, memory.HeapAlloc, heapRoom)
+	})
 }
 
 // restored waits until whatever was taken, charged or lost has come back to everybody.
