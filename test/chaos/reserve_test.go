@@ -59,7 +59,7 @@ type line struct {
 // holdingPolicy is "so many at once, and tokens that are counted".
 func holdingPolicy() *stint.Policy {
 	policy, err := stint.NewPolicy("exact",
-		stint.Concurrency(places).WithCost(1), stint.FixedWindow(tokens, 24*time.Hour).Named("tokens"))
+		stint.Concurrency(places).WithCost(1), stint.FixedWindow(tokens, 24*time.Hour).FromFirst().Named("tokens"))
 	if err != nil {
 		panic(err)
 	}
@@ -340,7 +340,10 @@ func (r *reserveRun) check(loses bool) {
 	_ = sleep.For(r.Context(), holdTTL) // until all has expired that nobody ended
 	each := make([]stint.Outcome, 2)
 	peek := stint.Op{Verb: stint.VerbPeek, Each: each, Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}}
-	must.Get(store.Decide(r.Context(), peek))(r)
+	until(r, "the store says what is left", func() bool {
+		_, err := store.Decide(r.Context(), peek)
+		return err == nil
+	})
 	most := mostAtOnce(changes)
 	used := tokens - each[1].Remaining
 	r.Logf("%d holds, %d ends answered, %d said again, %d tokens charged of %d, at most %d places at once",
