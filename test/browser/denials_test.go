@@ -28,7 +28,7 @@ func TestDenials(t *testing.T) {
 	s := ruled(t)
 	rule := map[string]any{
 		"match": map[string]any{"path": "/**", "attributes": map[string]any{"plan": []string{"free"}}}, "scope": []string{"per_user", "custom:tenant"},
-		"missing": "skip", "limits": []any{map[string]any{"algorithm": "fixed_window", "limit": 1, "window": "1d"}},
+		"missing": "skip", "limits": []any{map[string]any{"algorithm": "fixed_window", "limit": 1, "window": "1d", "start": "first_request"}},
 	}
 	if status := s.ask(http.MethodPut, "/api/v1/rules/free", rule, nil); status != http.StatusCreated {
 		t.Fatal(status)
@@ -92,7 +92,7 @@ func TestDenials(t *testing.T) {
 func TestExceptionOfAKey(t *testing.T) {
 	t.Parallel()
 	s := ruled(t)
-	rule := map[string]any{"scope": "per_api_key", "missing": "skip", "limits": []any{map[string]any{"algorithm": "fixed_window", "limit": 1, "window": "1d"}}}
+	rule := map[string]any{"scope": "per_api_key", "missing": "skip", "limits": []any{map[string]any{"algorithm": "fixed_window", "limit": 1, "window": "1d", "start": "first_request"}}}
 	if status := s.ask(http.MethodPut, "/api/v1/rules/keys", rule, nil); status != http.StatusCreated {
 		t.Fatal(status)
 	}

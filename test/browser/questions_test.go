@@ -136,8 +136,15 @@ func TestBrokenConnection(t *testing.T) {
 func TestAllProcesses(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t)
-	s := ruled(t, "--store", redis.URL())
-	other := serve(t, "--store", redis.URL())
+	began := time.Now()
+	s := ruled(t, "--store", redis.URL(), "--store-timeout", "1m")
+	other := serve(t, "--store", redis.URL(), "--store-timeout", "1m")
+	for other.ask(http.MethodGet, "/api/v1/rules/demo-login", nil, nil) != http.StatusOK { // it learns them from Redis
+		if time.Since(began) > patience {
+			t.Fatal("the other process has no rules")
+		}
+		<-time.After(10 * time.Millisecond)
+	}
 	s.guess("192.0.2.1")
 	other.guess("192.0.2.2")
 	other.guess("192.0.2.3")
@@ -149,11 +156,11 @@ func TestAllProcesses(t *testing.T) {
 	p.until("the plot is not of all", `document.querySelector("main").innerText.includes("requests per second, all 2 processes")`)
 	p.until("processes on one machine are not told apart", `new Set([...document.querySelectorAll("section[aria-label=Processes] tbody tr")].map((r) => r.cells[0].innerText.replace(" (this)", ""))).size === 2`)
 	p.until("a client of the other process is not shown", `document.querySelector("section[aria-label=Clients]").innerText.includes("192.0.2.3")`)
-	p.visit(fmt.Sprintf("from=%d&to=%d", time.Now().Add(-time.Minute).Unix(), time.Now().Add(time.Minute).Unix()))
+	p.visit(fmt.Sprintf("from=%d&to=%d", began.Add(-time.Minute).Unix(), time.Now().Add(time.Minute).Unix()))
 	p.until("the chosen time is not of this process", `document.querySelector("h2.group").innerText.startsWith("This process, ") && document.querySelector("main").innerText.includes("requests per second, this process") && `+row+`.cells[1].innerText === "1"`)
 
 	p.visit("denials")
-	p.until("the other process is not asked", denied("192.0.2.3", "demo-login"))
+	p.provoke("the other process is not asked", denied("192.0.2.3", "demo-login"), func() { p.press("Search") })
 	must.Do(t, syscall.Kill(other.process, syscall.SIGSTOP))
 	t.Cleanup(func() { _ = syscall.Kill(other.process, syscall.SIGCONT) })
 	p.press("Search")
