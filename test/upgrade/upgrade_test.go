@@ -92,7 +92,7 @@ func start(t *testing.T, program string, redis *testredis.Server) *process {
 	must.Do(t, os.WriteFile(config, []byte(policies), 0o600))
 	p := &process{ended: make(chan struct{})}
 	p.command = exec.CommandContext(context.WithoutCancel(t.Context()), program, "serve", "--config", config, "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0",
-		"--store", redis.URL(), "--store-timeout=30s", "--drain-delay=300ms", "--drain-keep-alive=1s")
+		"--store", redis.URL(), "--store-timeout=30s", "--drain-delay=3s", "--drain-keep-alive=1s")
 	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	stderr, err := p.command.StderrPipe()
 	if err == nil {
