@@ -103,6 +103,9 @@ func contenders() []contender {
 	}
 }
 
+// patience is how long what takes no time otherwise may take on a machine that stands still.
+const patience = 5 * time.Minute
+
 // fillBatch is how many permits are asked for in one round trip of Fill.
 const fillBatch = 500
 

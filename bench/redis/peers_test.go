@@ -23,6 +23,7 @@ import (
 func newGoRedis(o options) redis.UniversalClient {
 	return redis.NewUniversalClient(&redis.UniversalOptions{
 		Addrs: o.Addrs, IsClusterMode: o.Cluster, PoolSize: max(o.Callers, 1), MaxRetries: -1, DisableIdentity: true,
+		DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience,
 		// A server of this age does not know the command that asks for them.
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})

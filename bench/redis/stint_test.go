@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/redisstore"
@@ -38,7 +39,12 @@ func newStintOf(ctx context.Context, o options, limits []stint.Limit) (*subject,
 		return nil, err
 	}
 	claims, limiters := make([]stint.Claim, len(limits)), make([]*stint.Limiter, len(limits))
-	err = store.Ping(ctx)
+	// The first attempts to connect fail if the machine stands still.
+	for begun := time.Now(); ; {
+		if err = store.Ping(ctx); err == nil || time.Since(begun) > patience {
+			break
+		}
+	}
 	for i, limit := range limits {
 		claims[i].Permits = 1
 		if err == nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // patience bounds how long a program may take until it listens.
-const patience = 10 * time.Second
+const patience = 5 * time.Minute
 
 // Start starts a program with more of an environment, waits until it listens at an address, and returns its number. It
 // ends with the benchmark.
