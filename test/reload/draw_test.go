@@ -29,7 +29,7 @@ func sharedRule(i int, capacity int64) rules.Rule {
 	slowly := stint.Every(20 * time.Hour)
 	limits := []stint.Limit{
 		stint.TokenBucket(capacity, slowly), stint.LeakyBucket(capacity, slowly),
-		stint.FixedWindow(capacity, long), stint.SlidingWindowLog(capacity, long), stint.SlidingWindowCounter(capacity, long),
+		stint.FixedWindow(capacity, long).FromFirst(), stint.SlidingWindowLog(capacity, long), stint.SlidingWindowCounter(capacity, long),
 	}
 	return rules.Rule{
 		ID: sharedPrefix + strconv.Itoa(i), Priority: i % 3, Match: rules.Match{Paths: []string{fmt.Sprintf("/shared/%d", i)}},
