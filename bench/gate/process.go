@@ -19,7 +19,7 @@ const procAddr = "{addr}"
 
 // patience bounds how long a program may take until it listens, and until it has ended. After that it
 // is killed.
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // A process is a program that listens at an address.
 type process struct {
