@@ -83,7 +83,7 @@ func TestAnswersOfStintAreLost(t *testing.T) {
 		plain = strings.Replace(plain, line, "", 1)
 	}
 	file := filepath.Join(t.TempDir(), "nginx.conf")
-	must.Do(t, os.WriteFile(file, []byte(plain), 0o600))
+	must.Do(t, os.WriteFile(file, []byte(patient(plain)), 0o600))
 	s := start(t, "nginx", file)
 	s.answerInstead()
 	for answer, status := range map[int]int{400: 500, 403: 403, 429: 500, 503: 500} {
@@ -94,7 +94,7 @@ func TestAnswersOfStintAreLost(t *testing.T) {
 // A request with an ambiguous path is the client's mistake, and it is told so.
 func TestAmbiguousPaths(t *testing.T) {
 	each(t, func(t *testing.T, example string) {
-		s := startWith(t, []string{"BIN=" + os.Getenv(built), "STINT_AMBIGUOUS_PATHS=reject"}, example)
+		s := startWith(t, []string{"BIN=" + os.Getenv(built), "STINT_AMBIGUOUS_PATHS=reject"}, example, patiently(t, example))
 		ordinary := []string{"/login", "/%6cogin/", "/login?next=//x/../y%2Fz", "/caf%C3%A9", "/a%20b/"}
 		for _, target := range ordinary {
 			if r := s.answered(200, call{method: http.MethodPost, target: target}); r.seen.URI != target {
@@ -115,7 +115,7 @@ func TestStoreAwayClosed(t *testing.T) {
 	each(t, func(t *testing.T, example string) {
 		s := startWith(t, []string{
 			"BIN=" + os.Getenv(built), "STINT_STORE=redis://127.0.0.1:1", "STINT_ON_STORE_FAILURE=closed", // where nobody listens
-		}, example)
+		}, example, patiently(t, example))
 		for range 5 {
 			s.answered(503, login)
 		}

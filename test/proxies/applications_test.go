@@ -206,7 +206,7 @@ func TestApplications(t *testing.T) {
 	env := []string{"BIN=" + os.Getenv(built), "STINT_RULES_FROM=" + file}
 	for name, replace := range applications {
 		t.Run(name, func(t *testing.T) {
-			s := startWith(t, env, "nginx")
+			s := startWith(t, env, "nginx", patiently(t, "nginx"))
 			replace(s)
 			var logins, admins []call
 			for _, target := range loginTargets() {

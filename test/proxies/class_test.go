@@ -17,7 +17,7 @@ const classes = `
 rules:
   - id: api
     scope: global
-    limits: [{algorithm: fixed_window, limit: 10, window: 1d}]
+    limits: [{algorithm: fixed_window, limit: 10, window: 1d, start: first_request}]
     classes: {by: {attribute: class}, keep: {critical: 0%, normal: 20%, batch: 50%}, default: normal}
 `
 
@@ -36,7 +36,7 @@ func TestClass(t *testing.T) {
 		strings.Replace(string(configuration[asking:]), "proxy_set_header X-User-Id $user;", "proxy_set_header X-User-Id $user;\n"+string(blocks[1][1]), 1)
 
 	dir := t.TempDir()
-	for name, text := range map[string]string{"nginx.conf": text, "rules.yaml": classes} {
+	for name, text := range map[string]string{"nginx.conf": patient(text), "rules.yaml": classes} {
 		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	s := startWith(t, []string{

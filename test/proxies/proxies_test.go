@@ -271,13 +271,13 @@ func TestManyLimits(t *testing.T) {
 	var limits []string
 	for i := range bounds.MaxLimits {
 		name := fmt.Sprintf("%0*d", bounds.MaxNameBytes, i)
-		limits = append(limits, fmt.Sprintf(`{"algorithm": "fixed_window", "name": %q, "limit": %d, "window": "1h"}`, name, 2+i))
+		limits = append(limits, fmt.Sprintf(`{"algorithm": "fixed_window", "name": %q, "limit": %d, "window": "1h", "start": "first_request"}`, name, 2+i))
 	}
 	file := filepath.Join(t.TempDir(), "rules.json")
 	rule := fmt.Sprintf(`[{"id": "many", "scope": "per_ip", "limits": [%s]}]`, strings.Join(limits, ","))
 	must.Do(t, os.WriteFile(file, []byte(rule), 0o600))
 	each(t, func(t *testing.T, example string) {
-		s := startWith(t, []string{"BIN=" + os.Getenv(built), "STINT_RULES_FROM=" + file}, example)
+		s := startWith(t, []string{"BIN=" + os.Getenv(built), "STINT_RULES_FROM=" + file}, example, patiently(t, example))
 		for _, status := range []int{200, 200, 429, 429} {
 			r := s.answered(status, call{})
 			if n := strings.Count(r.header.Get("RateLimit-Policy"), ";q="); n != bounds.MaxLimits {
@@ -298,7 +298,7 @@ func TestFieldsThatAreNotSent(t *testing.T) {
 			"STINT_HEADERS_X_RATELIMIT=false": {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"},
 		} {
 			t.Run(setting, func(t *testing.T) {
-				s := startWith(t, []string{"BIN=" + os.Getenv(built), setting}, example)
+				s := startWith(t, []string{"BIN=" + os.Getenv(built), setting}, example, patiently(t, example))
 				r := s.answered(200, login)
 				for _, name := range absent {
 					if r.header.Get(name) != "" {
@@ -327,7 +327,7 @@ func TestFieldsThatAreNotSent(t *testing.T) {
 func TestStintUnreachable(t *testing.T) {
 	each(t, func(t *testing.T, example string) {
 		t.Parallel() // it waits
-		s := start(t, example)
+		s := start(t, example, asItStands(example))
 		s.exhaust(login)
 		s.pause("stint")
 		admitted := func() {

@@ -66,10 +66,43 @@ type stack struct {
 	own       int             // how many requests served has made
 }
 
+// configurations are the files in which the examples have the proxy's configuration.
+var configurations = map[string]string{"nginx": "nginx.conf", "caddy": "Caddyfile"}
+
+// asItStands is the file with an example's configuration of the proxy.
+func asItStands(example string) string {
+	return filepath.Join("../../examples", example, configurations[example])
+}
+
+// patient is a configuration of a proxy that waits for stint while the machine stands still. The examples admit what is
+// not answered within 3 s.
+func patient(configuration string) string {
+	return strings.NewReplacer(
+		"proxy_connect_timeout 1s;", "proxy_connect_timeout 60s;", "proxy_read_timeout 3s;", "proxy_read_timeout 300s;",
+		"dial_timeout 1s", "dial_timeout 60s", "response_header_timeout 3s", "response_header_timeout 300s",
+	).Replace(configuration)
+}
+
+// patiently is a file with an example's configuration, but for the time that stint has.
+func patiently(t testing.TB, example string) (file string) {
+	t.Helper()
+	text := string(must.Get(os.ReadFile(asItStands(example)))(t))
+	file = filepath.Join(t.TempDir(), configurations[example])
+	if patient(text) == text {
+		t.Fatalf("%s does not bound how long stint may take", configurations[example])
+	}
+	must.Do(t, os.WriteFile(file, []byte(patient(text)), 0o600))
+	return file
+}
+
 // start runs the command of an example until the test ends, with the programs that are built
-// already. Windows of a minute last for an hour, so that they do not end while a test runs.
+// already, and with another configuration of the proxy if there is one. Windows of a minute last for an hour, so that they
+// do not end while a test runs.
 func start(t testing.TB, example string, args ...string) *stack {
 	t.Helper()
+	if len(args) == 0 {
+		args = []string{patiently(t, example)}
+	}
 	rules := must.Get(os.ReadFile(filepath.Join("../../examples", example, "rules.yaml")))(t)
 	file := filepath.Join(t.TempDir(), "rules.yaml")
 	hourly := strings.ReplaceAll(string(rules), "window: 1m", "window: 1h")
