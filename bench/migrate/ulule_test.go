@@ -128,22 +128,24 @@ func TestDenials(t *testing.T) {
 
 // ulule counts an IPv6 client by its address, and stint by its network.
 func TestNetworks(t *testing.T) {
-	for name, c := range map[string]struct {
-		handler http.Handler
-		third   int
-	}{
-		"ulule":          {byUlule(), http.StatusOK},
-		"stint":          {byStint(t, clientip.Config{}), http.StatusTooManyRequests},
-		"stint, all 128": {byStint(t, clientip.Config{IPv6Prefix: 128}), http.StatusOK},
-	} {
-		codes := []int{}
-		for _, address := range []string{"[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::3]:1"} {
-			codes = append(codes, from(t, c.handler, address).Code)
+	synctest.Test(t, func(t *testing.T) {
+		for name, c := range map[string]struct {
+			handler http.Handler
+			third   int
+		}{
+			"ulule":          {byUlule(), http.StatusOK},
+			"stint":          {byStint(t, clientip.Config{}), http.StatusTooManyRequests},
+			"stint, all 128": {byStint(t, clientip.Config{IPv6Prefix: 128}), http.StatusOK},
+		} {
+			codes := []int{}
+			for _, address := range []string{"[2001:db8::1]:1", "[2001:db8::2]:1", "[2001:db8::3]:1"} {
+				codes = append(codes, from(t, c.handler, address).Code)
+			}
+			if !slices.Equal(codes, []int{http.StatusOK, http.StatusOK, c.third}) {
+				t.Errorf("%s: three addresses of one network get %d", name, codes)
+			}
 		}
-		if !slices.Equal(codes, []int{http.StatusOK, http.StatusOK, c.third}) {
-			t.Errorf("%s: three addresses of one network get %d", name, codes)
-		}
-	}
+	})
 }
 
 func TestRouterByUlule(t *testing.T) {
