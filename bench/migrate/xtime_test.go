@@ -88,24 +88,26 @@ func TestWorker(t *testing.T) {
 }
 
 func TestModelByTime(t *testing.T) {
-	limiter, estimate := rate.NewLimiter(rate.Every(time.Minute/1000), 1000), 200
-	ask := func(ctx context.Context, prompt string) (string, error) {
-		if !limiter.AllowN(time.Now(), estimate) {
-			return "", errBusy
+	synctest.Test(t, func(t *testing.T) {
+		limiter, estimate := rate.NewLimiter(rate.Every(time.Minute/1000), 1000), 200
+		ask := func(ctx context.Context, prompt string) (string, error) {
+			if !limiter.AllowN(time.Now(), estimate) {
+				return "", errBusy
+			}
+			answer, tokens, err := complete(ctx, prompt)
+			limiter.ReserveN(time.Now(), tokens-estimate) // above the burst it charges nothing
+			return answer, err
 		}
-		answer, tokens, err := complete(ctx, prompt)
-		limiter.ReserveN(time.Now(), tokens-estimate) // above the burst it charges nothing
-		return answer, err
-	}
-	if answer, err := ask(t.Context(), "is it?"); answer != "yes" || err != nil {
-		t.Errorf("%q, %v", answer, err)
-	}
-	if _, err := ask(t.Context(), "is it?"); !errors.Is(err, errBusy) {
-		t.Errorf("%v; want %v", err, errBusy)
-	}
-	if limiter.ReserveN(time.Now(), 1001).OK() {
-		t.Error("more than the burst was charged")
-	}
+		if answer, err := ask(t.Context(), "is it?"); answer != "yes" || err != nil {
+			t.Errorf("%q, %v", answer, err)
+		}
+		if _, err := ask(t.Context(), "is it?"); !errors.Is(err, errBusy) {
+			t.Errorf("%v; want %v", err, errBusy)
+		}
+		if limiter.ReserveN(time.Now(), 1001).OK() {
+			t.Error("more than the burst was charged")
+		}
+	})
 }
 
 func TestClockByTime(t *testing.T) {
