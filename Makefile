@@ -78,16 +78,20 @@ $(NODE_CLIENTS): test/resp/node/package-lock.json
 	@cd test/resp/node && npm ci --no-audit --no-fund --loglevel=error > /dev/null && touch node_modules
 
 .PHONY: test-all
-test-all: test ## run all tests: the race detector, browsers, proxies, MongoDB, Valkey, faults, attacks, the release, packages
+test-all: test test-race ## run all tests: the race detector, browsers, proxies, MongoDB, Valkey, faults, attacks, the release, packages
 	@$(MAKE) test-rest
 
+.PHONY: test-race
+test-race: web ## run the tests in which things happen at the same time under the race detector
+	@scripts/ensure curl redis-server nginx python3
+	@scripts/test race
+
 .PHONY: test-rest
-test-rest: web ## run what test-all runs besides test
+test-rest: web ## run what test-all runs besides test and test-race
 	@scripts/ensure curl redis-server node npm chromium nginx caddy php python3 python3-redis script prometheus amtool rpm systemd-analyze
 	@$(MAKE) $(NODE_CLIENTS)
 	@scripts/valkey
 	@scripts/test valkey
-	@scripts/test race
 	@scripts/test whole
 
 .PHONY: test-ordinary
@@ -138,7 +142,7 @@ fuzz: ## run every fuzz target for FUZZTIME (5s)
 .PHONY: bench-smoke
 bench-smoke: ## run one iteration of every benchmark
 	@scripts/ensure redis-server
-	@$(call each,go test -run '^$$' -bench . -benchtime 1x ./...)
+	@scripts/test smoke
 
 .PHONY: gate
 gate: FOR = 300ms
