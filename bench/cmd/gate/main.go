@@ -157,6 +157,9 @@ func readLines(name string) (lines [][]string, err error) {
 func measure(ctx context.Context, trees []*tree, o options) error {
 	order := slices.Clone(trees)
 	for range o.rounds {
+		if err := renew(ctx, trees); err != nil {
+			return err
+		}
 		for _, t := range order {
 			if err := t.run(ctx, o.rows, o.duration); err != nil {
 				return fmt.Errorf("%s: %w", t.name, err)

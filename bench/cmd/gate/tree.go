@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -98,6 +99,21 @@ func (t *tree) list(ctx context.Context, rows string) ([]string, error) {
 	return slices.DeleteFunc(strings.Fields(out.String()), isOut), err
 }
 
+// round is what the name of the program that is measured as a service ends in, behind that of what was built.
+const round = ".round"
+
+// renew gives trees new files of their programs for a round, all at once: where the system keeps a file in memory may
+// cost it a fifth, for as long as it stays there.
+func renew(ctx context.Context, trees []*tree) error {
+	faults := make([]error, len(trees))
+	var group sync.WaitGroup
+	for i, t := range trees {
+		group.Go(func() { faults[i] = errors.Join(t.link(ctx), copyFile(t.stint, t.stint+round)) })
+	}
+	group.Wait()
+	return errors.Join(faults...)
+}
+
 // run measures rows once, and adds what it reads to the times.
 func (t *tree) run(ctx context.Context, rows string, duration time.Duration) error {
 	if t.without != nil {
@@ -107,14 +123,8 @@ func (t *tree) run(ctx context.Context, rows string, duration time.Duration) err
 		}
 		rows = anyOf(left)
 	}
-	// Each round runs new files of the programs: where the system keeps a file in memory may cost it a
-	// fifth, for as long as it stays there.
-	stint := t.stint + ".round"
-	if err := errors.Join(t.link(ctx), copyFile(t.stint, stint)); err != nil {
-		return err
-	}
 	var out bytes.Buffer
-	if err := command(ctx, t.dir, &out, t.gate, "-stint", stint, "-rows", rows, "-for", duration.String()); err != nil {
+	if err := command(ctx, t.dir, &out, t.gate, "-stint", t.stint+round, "-rows", rows, "-for", duration.String()); err != nil {
 		return err
 	}
 	if t.times == nil {

@@ -84,9 +84,14 @@ func runInTurn(ctx context.Context, here *tree, suspects []*suspect, duration ti
 		against := run{s.tree, s.tree == here}
 		rows[against] = append(rows[against], s.of)
 	}
-	runs := make([]run, 0, len(rows))
+	runs, trees := make([]run, 0, len(rows)), []*tree{}
 	for r := range rows {
-		runs = append(runs, r)
+		if runs = append(runs, r); !slices.Contains(trees, r.tree) {
+			trees = append(trees, r.tree)
+		}
+	}
+	if err := renew(ctx, trees); err != nil {
+		return err
 	}
 	rand.Shuffle(len(runs), func(i, j int) { runs[i], runs[j] = runs[j], runs[i] })
 	for _, r := range runs {
