@@ -19,6 +19,7 @@ import (
 
 	"github.com/stint-go/stint/bench/internal/proc"
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testport"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -104,7 +105,7 @@ func deployed(tb testing.TB, cluster bool, nodes ...*testredis.Server) *deployme
 // behind puts a relay before the server.
 func (d *deployment) behind(tb testing.TB, delay string) *deployment {
 	tb.Helper()
-	addr := proc.FreeAddr(tb)
+	addr := testport.Address(tb)
 	pid := proc.Start(tb, addr, nil, os.Args[0], relayMode, addr, d.addrs[0], strings.TrimSuffix(delay, "ms"))
 	if d.cpus != nil {
 		proc.Pin(tb, pid, d.cpus...) // neither is only the relay's

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/stint-go/stint/bench/internal/proc"
+	"github.com/stint-go/stint/internal/testport"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -68,7 +69,7 @@ func BenchmarkEnvoy(b *testing.B) {
 				name, addr string
 				pid        int
 			}
-			url, addr := "memory://", proc.FreeAddr(b)
+			url, addr := "memory://", testport.Address(b)
 			if store == "redis" {
 				url = testredis.Start(b).URL()
 			}
@@ -115,7 +116,7 @@ func envoyOf(addr, how string) func(testing.TB) figures {
 func startReference(b *testing.B, redis string, env []string) (addr string, pid int) {
 	ports := make([]string, 4) // of HTTP, gRPC, debugging and metrics
 	for i := range ports {
-		_, ports[i], _ = net.SplitHostPort(proc.FreeAddr(b))
+		_, ports[i], _ = net.SplitHostPort(testport.Address(b))
 	}
 	dir := filepath.Dir(written(b, "domains.yaml", domains))
 	addr = "127.0.0.1:" + ports[1]
@@ -124,7 +125,7 @@ func startReference(b *testing.B, redis string, env []string) (addr string, pid 
 		"RUNTIME_ROOT=" + dir, "RUNTIME_SUBDIRECTORY=", "RUNTIME_APPDIRECTORY=.", "RUNTIME_WATCH_ROOT=false", "USE_STATSD=false",
 		"USE_PROMETHEUS=true", "PROMETHEUS_ADDR=127.0.0.1:" + ports[3], "LOG_LEVEL=error", "REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + redis,
 	}, env...), *reference)
-	for deadline := time.Now().Add(10 * time.Second); ; <-time.After(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; <-time.After(10 * time.Millisecond) {
 		response, err := http.Get("http://127.0.0.1:" + ports[0] + "/healthcheck") //nolint:noctx // a local one
 		if err == nil {
 			_ = response.Body.Close()

@@ -15,10 +15,10 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/bench/internal/proc"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testport"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
@@ -47,7 +47,7 @@ func BenchmarkService(b *testing.B) {
 		{"denied", "{capacity: 1, refill: 1/24h}", "token_bucket:1:1/24h"},
 	} {
 		b.Run("path="+path.name, func(b *testing.B) {
-			addr := proc.FreeAddr(b)
+			addr := testport.Address(b)
 			pid := serve(b, "defaults:\n  token_bucket: "+path.bucket+"\n", "--listen", addr, nil)
 			fetch(b, "http://"+addr+checkPath+"copied") // spends the single permit
 			bare := httptest.NewServer(repeat(fetch(b, "http://"+addr+checkPath+"copied")))
@@ -170,7 +170,7 @@ func BenchmarkTraces(b *testing.B) {
 	defer receiver.Close()
 	var entrants []entrant
 	for name, exporter := range map[string]string{"off": "none", "on": "otlp"} {
-		addr := proc.FreeAddr(b)
+		addr := testport.Address(b)
 		pid := serve(b, "defaults:\n  token_bucket: {capacity: 1000000000, refill: 1000000000/1s}\n", "--listen", addr, []string{
 			"OTEL_TRACES_EXPORTER=" + exporter, "OTEL_METRICS_EXPORTER=none", "OTEL_EXPORTER_OTLP_ENDPOINT=" + receiver.URL,
 			"OTEL_TRACES_SAMPLER=parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG=0.01",
@@ -189,7 +189,7 @@ func BenchmarkOpenLoop(b *testing.B) {
 			redis := testredis.Start(b)
 			addrs := make([]string, n)
 			for i := range addrs {
-				addrs[i] = proc.FreeAddr(b)
+				addrs[i] = testport.Address(b)
 				serve(b, policy, "--listen", addrs[i], nil, "--store", redis.URL())
 			}
 			for b.Loop() {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/bench/internal/proc"
+	"github.com/stint-go/stint/internal/testport"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -21,7 +22,7 @@ var (
 // BenchmarkRESP compares the Redis protocol of `stint serve` on memory with redis-server, by redis-benchmark: each server on
 // a core of its own, and redis-benchmark on another, where there are two.
 func BenchmarkRESP(b *testing.B) {
-	redis, addr := testredis.Start(b), proc.FreeAddr(b)
+	redis, addr := testredis.Start(b), testport.Address(b)
 	info, err := redis.Info("server")
 	if err != nil {
 		b.Fatal(err)

@@ -37,7 +37,7 @@ func StartCluster(t testing.TB, primaries int, opts ...Option) *Cluster {
 		return Start(t, append([]Option{
 			func(s *Server) { s.bus = true },
 			Config("cluster-enabled", "yes"),
-			Config("cluster-node-timeout", "2000"),
+			Config("cluster-node-timeout", strconv.FormatInt(stands.Milliseconds(), 10)),
 			Config("cluster-replica-validity-factor", "0"),
 		}, append(opts, func(s *Server) {
 			if s.tls != nil {
@@ -58,6 +58,14 @@ func StartCluster(t testing.TB, primaries int, opts ...Option) *Cluster {
 	if err := eventually(c.complete); err != nil {
 		t.Fatal(err)
 	}
+	for _, node := range c.Servers() {
+		if node.goneAfter == 0 {
+			break
+		}
+		if _, err := node.Do("CONFIG", "SET", "cluster-node-timeout", node.goneAfter.Milliseconds()); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return c
 }
 
@@ -73,8 +81,7 @@ func (c *Cluster) Addrs() []string { return addrs(c.Nodes) }
 // Servers lists all nodes.
 func (c *Cluster) Servers() []*Server { return append(slices.Clone(c.Nodes), c.Replicas...) }
 
-// join gives every primary its slots, introduces all nodes to the first, and gives
-// every replica its primary.
+// join gives every primary its slots, introduces all nodes to each other, and gives every replica its primary.
 func (c *Cluster) join() error {
 	for i, node := range c.Nodes {
 		first, end := i*slots/len(c.Nodes), (i+1)*slots/len(c.Nodes)
@@ -86,9 +93,11 @@ func (c *Cluster) join() error {
 			return err
 		}
 	}
-	for _, node := range c.Servers()[1:] {
-		if _, err := c.Nodes[0].Do("CLUSTER", "MEET", "127.0.0.1", node.port); err != nil {
-			return err
+	for i, node := range c.Servers() {
+		for _, other := range c.Servers()[:i] {
+			if _, err := node.Do("CLUSTER", "MEET", "127.0.0.1", other.port); err != nil {
+				return err
+			}
 		}
 	}
 	for i, replica := range c.Replicas {
@@ -119,7 +128,7 @@ func (c *Cluster) complete() error {
 		"cluster_slots_assigned": strconv.Itoa(slots),
 	}
 	for _, node := range c.Servers() {
-		info, err := node.fields("CLUSTER", "INFO")
+		info, err := node.fields(glance, "CLUSTER", "INFO")
 		if err != nil {
 			return err
 		}
@@ -162,7 +171,7 @@ func (c *Cluster) Holder(slot int) (*Server, error) {
 		if node.stopped() {
 			continue
 		}
-		nodes, err := node.Do("CLUSTER", "NODES")
+		nodes, err := node.within(glance, "CLUSTER", "NODES")
 		if err != nil {
 			faults = append(faults, err)
 			continue
@@ -246,7 +255,7 @@ func (c *Cluster) moveSlot(slot int, to *Server) error {
 		if len(keys) == 0 {
 			break
 		}
-		migrate := []any{"MIGRATE", "127.0.0.1", to.port, "", 0, timeout.Milliseconds()}
+		migrate := []any{"MIGRATE", "127.0.0.1", to.port, "", 0, allowed.Milliseconds()}
 		if to.password != "" {
 			migrate = append(migrate, "AUTH", to.password)
 		}

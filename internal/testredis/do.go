@@ -9,14 +9,21 @@ import (
 	"time"
 )
 
-// timeout bounds one command, from dialling to its reply.
-const timeout = 5 * time.Second
+const (
+	// How long one command may take, from dialling to its reply.
+	allowed = time.Minute
+	// The same where the command is repeated until it succeeds, and another server may be the one to ask by then.
+	glance = 5 * time.Second
+)
 
 // Do sends one command over a connection of its own and returns the reply: a
 // string, an int64, nil, or a []any of these, in which an error reply stands as an
 // error. An error reply to the command itself is returned as the error.
 // Arguments are sent as fmt.Sprint writes them, byte slices as they are.
-func (s *Server) Do(args ...any) (any, error) {
+func (s *Server) Do(args ...any) (any, error) { return s.within(allowed, args...) }
+
+// within is Do with so much time.
+func (s *Server) within(timeout time.Duration, args ...any) (any, error) {
 	if len(args) == 0 {
 		return nil, errors.New("testredis: no command")
 	}
@@ -53,12 +60,12 @@ func (s *Server) Info(section string) (map[string]string, error) {
 	if section == "" {
 		section = "default"
 	}
-	return s.fields("INFO", section)
+	return s.fields(allowed, "INFO", section)
 }
 
 // fields sends a command that replies with lines of name:value.
-func (s *Server) fields(args ...any) (map[string]string, error) {
-	reply, err := s.Do(args...)
+func (s *Server) fields(timeout time.Duration, args ...any) (map[string]string, error) {
+	reply, err := s.within(timeout, args...)
 	if err != nil {
 		return nil, err
 	}

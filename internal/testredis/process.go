@@ -133,6 +133,12 @@ func (p *process) kill() error {
 // permanent marks an error that no waiting will mend.
 type permanent struct{ error }
 
+// Answered waits until a store has reached its server by a ping: the first attempts to connect fail on a machine that
+// stands still.
+func Answered(ctx context.Context, ping func(context.Context) error) error {
+	return eventually(func() error { return ping(ctx) })
+}
+
 // eventually asks again and again, ever less often, until the condition returns
 // nil. It gives up when patience runs out, and at once when the error is
 // permanent.

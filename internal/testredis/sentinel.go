@@ -48,6 +48,14 @@ func StartSentinel(t testing.TB, opts ...Option) *Sentinel {
 	if err := eventually(s.watching); err != nil {
 		t.Fatal(err)
 	}
+	if primary.goneAfter > 0 {
+		for _, sentinel := range s.Sentinels {
+			_, err := sentinel.Do("SENTINEL", "SET", MasterName, "down-after-milliseconds", primary.goneAfter.Milliseconds())
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	return s
 }
 
@@ -65,7 +73,18 @@ func (s *Sentinel) Servers() []*Server { return append([]*Server{s.Primary}, s.R
 // told that it is a replica now.
 func (s *Sentinel) Failover(t testing.TB) {
 	t.Helper()
-	if _, err := s.Sentinels[0].Do("SENTINEL", "FAILOVER", MasterName); err != nil {
+	// A sentinel refuses while it has not heard of a replica for a while, and gives up when the replica is slow.
+	err := eventually(func() error {
+		addr, err := named(s.Sentinels[0])
+		if err != nil || addr != s.Primary.Addr() {
+			return err
+		}
+		if _, err = s.Sentinels[0].Do("SENTINEL", "FAILOVER", MasterName); err == nil {
+			err = errors.New("testredis: the failover is under way")
+		}
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	s.Follow(t)
@@ -104,7 +123,7 @@ func (s *Sentinel) Current() (*Server, error) {
 		if 2*votes[server.Addr()] <= len(s.Sentinels) || server.stopped() {
 			continue
 		}
-		info, err := server.Info("replication")
+		info, err := server.fields(glance, "INFO", "replication")
 		if err != nil {
 			return nil, err
 		}
@@ -115,7 +134,7 @@ func (s *Sentinel) Current() (*Server, error) {
 
 // named is the primary that a sentinel names.
 func named(sentinel *Server) (string, error) {
-	reply, err := sentinel.Do("SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName)
+	reply, err := sentinel.within(glance, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", MasterName)
 	if err != nil {
 		return "", err
 	}
@@ -155,9 +174,9 @@ func (s *Sentinel) replaced() error {
 func startSentinel(t testing.TB, primary *Server) *Server {
 	t.Helper()
 	config := fmt.Sprintf(`sentinel monitor %[1]s 127.0.0.1 %[2]d 2
-sentinel down-after-milliseconds %[1]s 1000
+sentinel down-after-milliseconds %[1]s %[3]d
 sentinel failover-timeout %[1]s 5000
-`, MasterName, primary.port)
+`, MasterName, primary.port, stands.Milliseconds())
 	if primary.password != "" {
 		config += fmt.Sprintf("sentinel auth-pass %s %s\n", MasterName, primary.password)
 	}

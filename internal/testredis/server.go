@@ -11,6 +11,9 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/stint-go/stint/internal/testport"
 )
 
 // ErrMissing says that the machine has neither redis-server nor valkey-server.
@@ -20,6 +23,7 @@ var ErrMissing = errors.New("redis-server is missing: `make test` installs Debia
 type Server struct {
 	dir      string
 	port     int
+	held     *testport.Port // which is port, as long as the server may be started again
 	password string
 	args     []string // the program's arguments, without the port
 	env      []string // NAME=VALUE, on top of the test's own environment
@@ -28,6 +32,7 @@ type Server struct {
 
 	replicas         int    // of each primary of a cluster
 	sentinelPassword string // of the sentinels themselves
+	goneAfter        time.Duration
 
 	mu      sync.Mutex // guards process
 	process *process   // nil while stopped
@@ -59,6 +64,16 @@ func Password(password string) Option {
 // User("limiter", ">secret", "~*", "+@all").
 func User(name string, rules ...string) Option {
 	return Config("user", append([]string{name, "on"}, rules...)...)
+}
+
+// stands is how long a server of a cluster, or one that sentinels watch, may stand still and keep its place: a busy
+// machine stops a process for seconds.
+const stands = time.Minute
+
+// GoneAfter is how long a server is silent until a replica takes its place, by Sentinel or in a cluster. It is for tests
+// that stop one, and holds from when all know each other. Default: a minute.
+func GoneAfter(silence time.Duration) Option {
+	return func(s *Server) { s.goneAfter = silence }
 }
 
 // Env adds NAME=VALUE to the environment of the server.
@@ -123,12 +138,16 @@ func New(dir string, opts ...Option) (*Server, error) {
 // startSomewhere starts on a free port. Between finding and binding it the port
 // may go to somebody else; then another one is tried.
 func (s *Server) startSomewhere() error {
+	var above []int
+	if s.bus {
+		above = []int{busOffset}
+	}
 	for range 20 {
-		port, err := freePort(s.bus)
+		port, err := testport.Take(above...)
 		if err != nil {
 			return err
 		}
-		s.port = port
+		s.held, s.port = port, port.Number
 		if err = s.start(); !errors.Is(err, errPortTaken) {
 			return err
 		}
@@ -138,25 +157,6 @@ func (s *Server) startSomewhere() error {
 
 // busOffset is how far a cluster's bus is above the port for clients.
 const busOffset = 10_000
-
-// freePort is a port of loopback that nobody listens on at the moment. With bus the one busOffset
-// above it exists, too, which a node of a cluster needs. Between this and the server's start
-// another program may take it; the server's start is then tried again.
-func freePort(bus bool) (int, error) {
-	for {
-		listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
-		if err != nil {
-			return 0, fmt.Errorf("testredis: no free port: %w", err)
-		}
-		port := listener.Addr().(*net.TCPAddr).Port
-		if err := listener.Close(); err != nil {
-			return 0, fmt.Errorf("testredis: %w", err)
-		}
-		if !bus || port+busOffset < 1<<16 {
-			return port, nil
-		}
-	}
-}
 
 // start starts the program on the server's port and waits until it answers.
 func (s *Server) start() error {
@@ -172,12 +172,12 @@ func (s *Server) start() error {
 		if p.ended() {
 			return permanent{p.fault()}
 		}
-		info, err := s.Info("server")
+		info, err := s.fields(glance, "INFO", "server")
 		if err == nil && info["process_id"] != strconv.Itoa(p.pid()) {
 			return errors.New("somebody else answers on " + s.Addr())
 		}
 		if err == nil {
-			_, err = s.Do("PING") // which it does not answer while it loads what it kept
+			_, err = s.within(glance, "PING") // which it does not answer while it loads what it kept
 		}
 		return err
 	})

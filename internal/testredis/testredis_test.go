@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stint-go/stint/internal/must"
 )
@@ -210,7 +211,7 @@ func TestSentinel(t *testing.T) {
 
 // The sentinels replace a primary that is killed, by a replica that Follow finds.
 func TestSentinelFollow(t *testing.T) {
-	s := StartSentinel(t, SentinelPassword("of the sentinels"), TLS(NewAuthority(t)))
+	s := StartSentinel(t, SentinelPassword("of the sentinels"), TLS(NewAuthority(t)), GoneAfter(time.Second))
 	if !strings.HasPrefix(s.URL(), "rediss-sentinel://") {
 		t.Errorf("URL: got %s", s.URL())
 	}
@@ -228,7 +229,7 @@ func TestSentinelFollow(t *testing.T) {
 
 // A replica takes the place of a primary that is killed, with what was written before.
 func TestClusterFailover(t *testing.T) {
-	c := StartCluster(t, 3, Replicas(1), TLS(NewAuthority(t)))
+	c := StartCluster(t, 3, Replicas(1), TLS(NewAuthority(t)), GoneAfter(2*time.Second))
 	if len(c.Replicas) != 3 || !strings.HasPrefix(c.URL(), "rediss-cluster://") {
 		t.Errorf("%d replicas at %s", len(c.Replicas), c.URL())
 	}
@@ -298,14 +299,5 @@ func TestDurable(t *testing.T) {
 	s.Restart(t)
 	if got := do(t, s, "GET", "k"); got != "v" {
 		t.Errorf("got %v after a crash, want v", got)
-	}
-}
-
-func TestFreePort(t *testing.T) {
-	for range 50 {
-		port := must.Get(freePort(true))(t)
-		if port+busOffset >= 1<<16 {
-			t.Fatalf("port %d leaves no room for the bus", port)
-		}
 	}
 }

@@ -3,7 +3,6 @@ package browser
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testport"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -116,7 +116,8 @@ func TestTenTabs(t *testing.T) {
 // A connection that breaks is said, and mends itself when the service is there again; the session goes on.
 func TestBrokenConnection(t *testing.T) {
 	t.Parallel()
-	s := ruled(t)
+	admin := []string{"--admin-listen", testport.Address(t)}
+	s := ruled(t, admin...)
 	p := open(t, s, 1280)
 	p.expectRefusals()
 	p.signIn(writer)
@@ -126,7 +127,7 @@ func TestBrokenConnection(t *testing.T) {
 	guess(s, "192.0.2.1")
 	s.end()
 	p.shows("The connection to the service is broken.")
-	again := ruled(t, "--admin-listen", strings.TrimPrefix(s.admin, "http://"))
+	again := ruled(t, admin...)
 	p.until("the break is still told", "!"+shown("connection to the service is broken"))
 	guess(again, "192.0.2.2")
 }

@@ -58,14 +58,14 @@ func withUser(t testing.TB) *site {
 
 // sentinels starts a primary with two replicas and three sentinels.
 func sentinels(t testing.TB) *site {
-	s := testredis.StartSentinel(t)
+	s := testredis.StartSentinel(t, testredis.GoneAfter(time.Second))
 	return &site{url: s.URL(), servers: &servers{sentinel: s}}
 }
 
 // cluster starts three primaries with so many replicas each.
 func cluster(replicas int) func(t testing.TB) *site {
 	return func(t testing.TB) *site {
-		c := testredis.StartCluster(t, 3, testredis.Replicas(replicas))
+		c := testredis.StartCluster(t, 3, testredis.Replicas(replicas), testredis.GoneAfter(2*time.Second))
 		return &site{url: c.URL(), servers: &servers{cluster: c}}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testport"
 )
 
 // A proxy stands between the store and a server.
@@ -25,7 +26,7 @@ type proxy struct {
 func startProxy(t testing.TB, server string) *proxy {
 	t.Helper()
 	api := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	p := &proxy{t, toxiproxy.NewProxy(api, t.Name(), "127.0.0.1:0", server)}
+	p := &proxy{t, toxiproxy.NewProxy(api, t.Name(), testport.Address(t), server)}
 	must.Do(t, p.proxy.Start())
 	t.Cleanup(p.proxy.Stop)
 	return p

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testport"
 )
 
 const failurePage = "../docs/failure.md"
@@ -21,7 +22,7 @@ func TestDrill(t *testing.T) {
 	drill, _, _ = strings.Cut(drill, "Do it once more")
 	var ports []string
 	for range 2 {
-		_, port := must.Two(net.SplitHostPort(freeAddress(t)))(t)
+		_, port := must.Two(net.SplitHostPort(testport.Address(t)))(t)
 		ports = append(ports, port)
 	}
 	drill = replaced(t, drill, "6399", ports[0], "8090", ports[1])
@@ -69,7 +70,7 @@ func TestModes(t *testing.T) {
 	if len(rows) != 3 {
 		t.Fatalf("the page has %d modes", len(rows))
 	}
-	nowhere := freeAddress(t)
+	nowhere := testport.Address(t)
 	for _, row := range rows {
 		service, _ := startService(t, "redis://"+nowhere, "--on-store-failure="+row[1], "--store-timeout=100ms")
 		got, _ := try(t, ".", "set +e; "+binary+" check ann --server http://"+service+" 2>&1; echo exit $?")

@@ -8,7 +8,6 @@ import (
 	"encoding/pem"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -23,6 +22,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testport"
 )
 
 var binary string // the service
@@ -213,18 +213,10 @@ func runPrometheus(t *testing.T, config string, flags ...string) (address string
 	for name, content := range files {
 		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
-	address = freeAddress(t)
+	address = testport.Address(t)
 	start(t, []string{`msg="(Server is ready to receive web requests\.)"`}, "prometheus", append(flags,
 		"--config.file="+filepath.Join(dir, "prometheus.yml"), "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)...)
 	return address
-}
-
-// freeAddress is an address that nobody listens on at the moment.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }
 
 // query asks a Prometheus, and returns how many series the answer has, or why there is none.

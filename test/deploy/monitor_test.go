@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testport"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -78,7 +79,7 @@ func TestMonitorPage(t *testing.T) {
 	}
 	alertmanager = replaced(t, alertmanager, "http://127.0.0.1:9095", webhook, "group_wait: 30s", "group_wait: 1s", "group_interval: 5m", "group_interval: 1s")
 	write(t, filepath.Join(dir, "alertmanager.yml"), alertmanager)
-	manager := freeAddress(t)
+	manager := testport.Address(t)
 	start(t, []string{`msg="(Listening on)"`}, "prometheus-alertmanager", "--config.file="+filepath.Join(dir, "alertmanager.yml"),
 		"--storage.path="+dir, "--cluster.listen-address=", "--web.listen-address="+manager)
 

@@ -24,6 +24,7 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testport"
 	"github.com/stint-go/stint/memstore"
 )
 
@@ -109,13 +110,6 @@ func nginx(t *testing.T, address, servers string) {
 	}
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
-}
-
 // expectClients asks as two clients, of whom each has two requests whatever it claims.
 func expectClients(t *testing.T, ask func(client, forwarded string) string) {
 	t.Helper()
@@ -134,7 +128,7 @@ func expectClients(t *testing.T, ask func(client, forwarded string) string) {
 
 // A program behind the page's nginx counts its clients.
 func TestBehindNginx(t *testing.T) {
-	program, address := limited(t, "127.0.0.1/32"), freeAddress(t)
+	program, address := limited(t, "127.0.0.1/32"), testport.Address(t)
 	location := strings.ReplaceAll(blocks(t, balancerPage, "nginx")[0], "127.0.0.1:8000", program.Listener.Addr().String())
 	nginx(t, address, "server {\nlisten "+address+";\n"+location+"\n}")
 	expectClients(t, func(client, forwarded string) string { return askFrom(t, client, address, "", forwarded) })
@@ -144,7 +138,7 @@ func TestBehindNginx(t *testing.T) {
 	}
 
 	// Behind another balancer nginx appends.
-	program, address = limited(t, "127.0.0.1/32"), freeAddress(t)
+	program, address = limited(t, "127.0.0.1/32"), testport.Address(t)
 	location = strings.ReplaceAll(blocks(t, balancerPage, "nginx")[0], "127.0.0.1:8000", program.Listener.Addr().String())
 	nginx(t, address, "server {\nlisten "+address+";\n"+strings.Replace(location, "X-Forwarded-For $remote_addr", "X-Forwarded-For $proxy_add_x_forwarded_for", 1)+"\n}")
 	expectClients(t, func(client, forwarded string) string { return askFrom(t, client, address, "", forwarded) })
@@ -152,7 +146,7 @@ func TestBehindNginx(t *testing.T) {
 
 // The page's nginx reads the PROXY protocol of a balancer, here 127.0.0.9.
 func TestPROXYProtocol(t *testing.T) {
-	program, address := limited(t, "127.0.0.1/32"), freeAddress(t)
+	program, address := limited(t, "127.0.0.1/32"), testport.Address(t)
 	nginx(t, address, strings.NewReplacer("127.0.0.1:8000", program.Listener.Addr().String(), "127.0.0.1:8088", address).Replace(blocks(t, balancerPage, "nginx")[1]))
 	expectClients(t, func(client, forwarded string) string {
 		return askFrom(t, "127.0.0.9", address, "PROXY TCP4 "+client+" 127.0.0.1 40000 80\r\n", forwarded)
@@ -181,7 +175,7 @@ func TestWrongTrust(t *testing.T) {
 		{nil, "127.0.0.1 127.0.0.1 429 Too Many Requests 429 Too Many Requests"},
 		{[]string{"0.0.0.0/0"}, "192.0.2.0 192.0.2.1 192.0.2.2 192.0.2.3"},
 	} {
-		program, address := limited(t, test.trusted...), freeAddress(t)
+		program, address := limited(t, test.trusted...), testport.Address(t)
 		passing := "proxy_pass " + program.URL + "; proxy_set_header X-Forwarded-For $http_x_forwarded_for;"
 		nginx(t, address, "server {\nlisten "+address+";\nlocation / { "+passing+" }\n}")
 		var got []string

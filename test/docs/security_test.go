@@ -1,6 +1,10 @@
 package docs_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stint-go/stint/internal/testport"
+)
 
 // What the page warns of: through a proxy on the service's machine everybody may name keys and edit rules, until there are
 // tokens. A check without a key needs none. nginx writes the Host of the first two requests; that of the others is the client's.
@@ -14,7 +18,7 @@ func TestProxyOnThisMachine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, test.configuration, map[string]string{"tokens": "0123456789abcdef\n"})
-			proxy, passing := freeAddress(t), freeAddress(t)
+			proxy, passing := testport.Address(t), testport.Address(t)
 			nginx(t, proxy, `server { listen `+proxy+`; location / { proxy_pass http://`+s.api+`; } location /admin/ { proxy_pass http://`+s.admin+`/; } }
 server { listen `+passing+`; location / { proxy_pass http://`+s.api+`; proxy_set_header Host $host; } }`)
 			const ask, check = "curl -s -o /dev/null -w '%{http_code}' ", "/api/v1/rate-limit/check"

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -21,6 +19,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testport"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -104,25 +103,11 @@ func untilReady(t testing.TB, sides ...*side) {
 	}
 }
 
-// given are the ports that were given to a process.
-var given sync.Map // true by number
-
-// freePorts are ports that nobody has, below those that the system gives to connections and to listeners that leave the
-// choice to it, so that nobody takes one meanwhile. None is given twice, as Envoy's service would share it and nobody
-// would notice.
+// freePorts are ports that nobody has: Envoy's service would share one, and nobody would notice.
 func freePorts(t testing.TB, n int) (ports []int) {
 	t.Helper()
-	const lowest, count = 15_000, 16_000
-	for len(ports) < n {
-		port := lowest + rand.IntN(count)
-		listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
-		if err != nil {
-			continue
-		}
-		must.Do(t, listener.Close())
-		if _, before := given.LoadOrStore(port, true); !before {
-			ports = append(ports, port)
-		}
+	for range n {
+		ports = append(ports, testport.Of(t))
 	}
 	return ports
 }

@@ -64,17 +64,6 @@ func Start(tb testing.TB, listens string, env []string, program string, args ...
 	}
 }
 
-// FreeAddr is an address of which nobody makes use.
-func FreeAddr(tb testing.TB) string {
-	tb.Helper()
-	listener, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
-}
-
 // CPUs lists the processors that this process may run on; none where the system does not
 // tell, as only Linux does.
 func CPUs() (cpus []int) {

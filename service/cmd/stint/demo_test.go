@@ -4,12 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"net"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testport"
 )
 
 // What --demo makes up is seen by stint top, by lines and as JSON, with names for the token that it made.
@@ -55,7 +54,7 @@ func TestDemoAndTop(t *testing.T) {
 	for _, args := range [][]string{{"--config", rules}, {"--store", "redis://127.0.0.1:1"}} {
 		says(t, nil, exitUsage, "--demo is given; allowed: only", append([]string{"serve", "--demo"}, args...)...)
 	}
-	if code, _, _ := do(t, nil, "top", "--admin", "http://"+freeAddress(t)); code == exitOK {
+	if code, _, _ := do(t, nil, "top", "--admin", "http://"+testport.Address(t)); code == exitOK {
 		t.Error("top of nothing succeeds")
 	}
 }
@@ -71,12 +70,4 @@ func awaitMatch(t *testing.T, log *lines, pattern string) (found string) {
 		return match != nil
 	})
 	return found
-}
-
-// freeAddress is one that nobody listens at.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	ln := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
-	defer func() { _ = ln.Close() }()
-	return ln.Addr().String()
 }

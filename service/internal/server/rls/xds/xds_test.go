@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testport"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
 	"github.com/stint-go/stint/service/internal/server/rls/xds"
 )
@@ -51,7 +52,7 @@ func (p *plane) note(_ int64, r *discovery.DiscoveryRequest) error {
 
 func newPlane(t *testing.T, secure *tls.Config) *plane {
 	p := &plane{t: t, cache: cache.NewSnapshotCache(false, cache.IDHash{}, nil)}
-	p.listen("127.0.0.1:0", secure)
+	p.listen(testport.Address(t), secure)
 	return p
 }
 
