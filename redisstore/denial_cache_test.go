@@ -70,6 +70,7 @@ func listening(t *testing.T, options redisstore.Options) (own *hearing, store, e
 	store, prefix := storeOn(t, own, options)
 	// The client that stands behind the ear is closed by its test.
 	t.Cleanup(store.Close)
+	store.Patient()
 	options.KeyPrefix = prefix
 	elsewhere = another(t, newConn(t), options)
 	// The first call starts the listening; its denial may come too early to be remembered.

@@ -15,6 +15,9 @@ import (
 // Sweep ends leases whose time is over, and waits until what is left is given back.
 func (s *Store) Sweep() { s.leases.tidy() }
 
+// Patient has Close wait for as long as a busy machine needs until what is left of leases is given back.
+func (s *Store) Patient() { s.leases.returnTime = 5 * time.Minute }
+
 // Defaults and bounds.
 const (
 	MaxLeases                = maxLeases

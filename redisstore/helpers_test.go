@@ -102,6 +102,15 @@ func redis(t testing.TB, args ...any) any {
 	return reply
 }
 
+// serverNow is the server's time.
+func serverNow(t testing.TB) stint.Instant {
+	t.Helper()
+	at := redis(t, "TIME").([]any)
+	seconds := must.Get(strconv.ParseInt(at[0].(string), 10, 64))(t)
+	micros := must.Get(strconv.ParseInt(at[1].(string), 10, 64))(t)
+	return stint.Instant(1_000_000*seconds + micros)
+}
+
 // keysOf lists a store's keys with states.
 func keysOf(t testing.TB, prefix string) []string {
 	t.Helper()

@@ -44,6 +44,8 @@ type leases struct {
 	life context.Context
 	end  context.CancelFunc
 	stop chan struct{} // closed to end the sweeper
+	// returnTime is how long close waits for the server at most.
+	returnTime time.Duration
 	// sweep is held by one that tidies.
 	sweep sync.Mutex
 }
@@ -51,9 +53,8 @@ type leases struct {
 // idleLeaseTimes times V without a use end a lease.
 const (
 	leaseShards    = 256
-	maxLeases      = 4096        // at once; other clients are decided by the server
-	idleLeaseTimes = 10          // a lease is forgotten when it is not used for so many times V
-	returnTime     = time.Second // how long Close waits for the server at most
+	maxLeases      = 4096 // at once; other clients are decided by the server
+	idleLeaseTimes = 10   // a lease is forgotten when it is not used for so many times V
 )
 
 // leaseReturn is what is to be returned of a chunk.
@@ -71,6 +72,8 @@ func newLeases(s *Store) *leases {
 		clock: s.uptime(),
 		seed:  keyhash.MakeSeed(),
 		stop:  make(chan struct{}),
+
+		returnTime: time.Second,
 	}
 	ls.life, ls.end = context.WithCancel(s.life)
 	return ls
@@ -291,7 +294,7 @@ func (ls *leases) close() {
 	if again {
 		return
 	}
-	late := time.AfterFunc(returnTime, ls.end)
+	late := time.AfterFunc(ls.returnTime, ls.end)
 	defer late.Stop()
 	close(ls.stop)
 	ls.work.Wait()

@@ -56,7 +56,7 @@ func TestResetDenials(t *testing.T) {
 func TestResetLeases(t *testing.T) {
 	for name, limit := range leaseLimits(1000) {
 		t.Run(name, func(t *testing.T) {
-			own, store, elsewhere := listening(t, redisstore.Options{LeaseTime: redisstore.MaxLeaseTime})
+			own, store, elsewhere := listening(t, redisstore.Options{LeaseTime: redisstore.MaxLeaseTime, Now: storetest.NewClock(dawn).Now, DenialCache: 1000})
 			gone, kept := policyOf(t, "rule/a", limit.WithLease(100)), policyOf(t, "rule/b", limit.WithLease(100))
 			for _, policy := range []*stint.Policy{gone, kept} {
 				take(t, store, "k", policy, 1)
@@ -102,7 +102,7 @@ func TestResetOwnLeases(t *testing.T) {
 
 // A share that is on its way while the policy is reset is not spent.
 func TestResetOvertakesLease(t *testing.T) {
-	own, store, elsewhere := listening(t, redisstore.Options{LeaseTime: redisstore.MaxLeaseTime})
+	own, store, elsewhere := listening(t, redisstore.Options{LeaseTime: redisstore.MaxLeaseTime, Now: storetest.NewClock(dawn).Now, DenialCache: 1000})
 	policy := policyOf(t, "rule/a", aLimit(stint.AlgorithmFixedWindow, 1000).WithLease(100))
 	own.replied = func() {
 		own.replied = nil
@@ -122,7 +122,8 @@ func TestResetOvertakesLease(t *testing.T) {
 // What is leased when the channel is lost, or while it is, may be of a policy that is
 // reset unheard: it is spent no more, and nothing of it is given back.
 func TestResetUnheard(t *testing.T) {
-	own, store, elsewhere := listening(t, redisstore.Options{LeaseTime: redisstore.MaxLeaseTime})
+	clock := storetest.NewClock(dawn)
+	own, store, elsewhere := listening(t, redisstore.Options{LeaseTime: redisstore.MaxLeaseTime, Now: clock.Now, DenialCache: 1000})
 	policy := policyOf(t, "rule/a", aLimit(stint.AlgorithmFixedWindow, 1000).WithLease(100))
 	taken := func(what string, sources ...stint.Source) {
 		t.Helper()
@@ -141,6 +142,7 @@ func TestResetUnheard(t *testing.T) {
 	resetPolicy(t, elsewhere, "rule/a")
 	close(own.hold)
 	<-own.ready
+	clock.Advance(time.Millisecond)
 	store.Sweep()
 	if n := left(t, elsewhere, "k", policy); n != 1000 {
 		t.Errorf("%d of 1000 remain", n)

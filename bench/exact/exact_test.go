@@ -48,9 +48,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// patience is how long a process may take to be connected.
-const patience = 5 * time.Minute
-
 // A part is what all processes do at once.
 type part struct {
 	Algorithm stint.Algorithm
@@ -181,15 +178,8 @@ func child(ctx context.Context, addr string, in io.Reader, out io.Writer) error 
 		return err
 	}
 	defer store.Close()
-	// The first attempts to connect fail if the machine stands still.
-	for begun := time.Now(); ; {
-		err := store.Ping(ctx)
-		if err == nil {
-			break
-		}
-		if time.Since(begun) > patience {
-			return err
-		}
+	if err := testredis.Answered(ctx, store.Ping); err != nil {
+		return err
 	}
 	answers := gob.NewEncoder(out)
 	if err := answers.Encode(&report{}); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore/goredis"
@@ -36,7 +37,7 @@ func TestOnGoRedis(t *testing.T) {
 	ctx, client := t.Context(), redis.NewClient(&redis.Options{Addr: testredis.Start(t).Addr()})
 	defer func() { _ = client.Close() }()
 
-	store, err := goredis.Open(client, goredis.Config{})
+	store, err := goredis.Open(client, goredis.Config{Failover: failover.Config{Timeout: time.Minute}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
 )
@@ -39,12 +39,7 @@ func newStintOf(ctx context.Context, o options, limits []stint.Limit) (*subject,
 		return nil, err
 	}
 	claims, limiters := make([]stint.Claim, len(limits)), make([]*stint.Limiter, len(limits))
-	// The first attempts to connect fail if the machine stands still.
-	for begun := time.Now(); ; {
-		if err = store.Ping(ctx); err == nil || time.Since(begun) > patience {
-			break
-		}
-	}
+	err = testredis.Answered(ctx, store.Ping)
 	for i, limit := range limits {
 		claims[i].Permits = 1
 		if err == nil {

@@ -67,7 +67,7 @@ func output(t *testing.T, name string, args ...string) string {
 }
 
 // patience is how long a test waits for what should come soon.
-const patience = 60 * time.Second
+const patience = 5 * time.Minute
 
 // A container is a program under a root of its own, as an image, a package or a chart says.
 type container struct {
@@ -150,7 +150,7 @@ func (c *container) stop(t *testing.T, grace time.Duration) {
 }
 
 // client never waits for long, and keeps a connection for each of its users.
-var client = &http.Client{Timeout: 30 * time.Second}
+var client = &http.Client{Timeout: patience}
 
 // get asks for a page, with a token if it is not "".
 func get(url, token string) (status int, body string, err error) {

@@ -45,7 +45,7 @@ func open(t testing.TB, c rueidis.Config, options redisstore.Options) *redisstor
 func openURL(t testing.TB, url string, options redisstore.Options) *redisstore.Store {
 	t.Helper()
 	store := open(t, rueidis.Config{URL: url}, options)
-	must.Do(t, store.Ping(t.Context()))
+	must.Do(t, testredis.Answered(t.Context(), store.Ping))
 	return store
 }
 

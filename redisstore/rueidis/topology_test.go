@@ -231,7 +231,7 @@ func TestClusterPrimaryGone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cluster := testredis.StartCluster(t, 3, testredis.Replicas(1))
+			cluster := testredis.StartCluster(t, 3, testredis.Replicas(1), testredis.GoneAfter(2*time.Second))
 			store := openURL(t, cluster.URL(), redisstore.Options{})
 			c := newCrowd(t, store, 64, 16, 1_000_000, shortPatience)
 			c.well()
@@ -256,7 +256,7 @@ func TestSentinelPrimaryGone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			watched := testredis.StartSentinel(t)
+			watched := testredis.StartSentinel(t, testredis.GoneAfter(time.Second))
 			store := openURL(t, watched.URL(), redisstore.Options{})
 			c := newCrowd(t, store, 64, 16, 1_000_000, shortPatience)
 			c.well()

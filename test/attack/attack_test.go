@@ -10,13 +10,13 @@ import (
 var (
 	lasting = flag.Duration("for", time.Second, "how `long` each attack lasts")
 	// Beside other tests the store's process may not run for longer than the standard timeout.
-	storeTimeout = flag.Duration("store-timeout", patience, "the service's store.`timeout`")
+	storeTimeout = flag.Duration("store-timeout", time.Minute, "the service's store.`timeout`")
 	strict       = flag.Bool("strict", false, "hold the innocent client's answers to their statuses, which depend on the machine's speed")
 )
 
 const (
 	// patience is how long what should come soon may take.
-	patience    = 30 * time.Second
+	patience    = 5 * time.Minute
 	connections = 64
 	// perSecond is how many checks the innocent client makes.
 	perSecond = 250

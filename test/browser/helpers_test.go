@@ -65,7 +65,9 @@ func serve(t testing.TB, args ...string) *service {
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	must.Do(t, os.WriteFile(tokens, []byte(writer+" write alice\n"+reader+" read bob\n"), 0o600))
 	ctx, stop := context.WithCancel(context.Background())
-	command := exec.CommandContext(ctx, program, append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--admin-tokens-file", tokens}, args...)...)
+	command := exec.CommandContext(ctx, program, append([]string{
+		"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--admin-tokens-file", tokens, "--drain-keep-alive", "0s",
+	}, args...)...)
 	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
 	out, in := io.Pipe()
 	command.Stdout, command.Stderr = in, in

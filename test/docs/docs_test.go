@@ -34,7 +34,7 @@ func pages(t *testing.T) map[string]string {
 }
 
 // plain is Go code without the space around lines, without directives, without what examples and tests do about
-// errors, and with an address and a clock as a reader would write them.
+// errors, and with an address, a clock and a timeout as a reader would write them: a busy machine needs a longer one.
 func plain(code string) string {
 	var lines []string
 	for line := range strings.Lines(code) {
@@ -50,6 +50,9 @@ func plain(code string) string {
 		`server.Addr()`, `"127.0.0.1:6379"`,
 		`testredis.Start(t).Addr()`, `"127.0.0.1:6379"`,
 		"memstore.Config{Now: still}", "memstore.Config{}",
+		", Failover: failover.Config{Timeout: time.Minute}", "",
+		"goredis.Config{Failover: failover.Config{Timeout: time.Minute}}", "goredis.Config{}",
+		", Timeout: time.Minute}", "}",
 	).Replace(code)
 }
 

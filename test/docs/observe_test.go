@@ -9,11 +9,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/promlimit"
@@ -76,7 +78,7 @@ func TestMetricsOfRedis(t *testing.T) {
 		t.Fatal(err)
 	}
 	options := redisstore.Options{OnCall: calls.Done}
-	store, err := rueidis.Open(rueidis.Config{URL: "redis://" + server.Addr(), Store: options})
+	store, err := rueidis.Open(rueidis.Config{URL: "redis://" + server.Addr(), Store: options, Failover: failover.Config{Timeout: time.Minute}})
 	if err != nil {
 		t.Fatal(err)
 	}

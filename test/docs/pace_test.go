@@ -152,7 +152,7 @@ func TestSharedPace(t *testing.T) {
 	var turns []time.Duration
 	var workers sync.WaitGroup
 	for range 2 {
-		store, err := rueidis.Open(rueidis.Config{URL: "redis://" + server.Addr(), Failover: failover.Config{Mode: failover.Local}})
+		store, err := rueidis.Open(rueidis.Config{URL: "redis://" + server.Addr(), Failover: failover.Config{Mode: failover.Local, Timeout: time.Minute}})
 		if err != nil {
 			t.Fatal(err)
 		}

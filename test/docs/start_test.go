@@ -117,9 +117,9 @@ func Example_clients() {
 }
 
 func Example_redis() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	store, err := rueidis.Open(rueidis.Config{URL: "redis://" + server.Addr()})
+	store, err := rueidis.Open(rueidis.Config{URL: "redis://" + server.Addr(), Failover: failover.Config{Timeout: time.Minute}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -139,11 +139,11 @@ func Example_redis() {
 }
 
 func Example_goredis() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer func() { _ = client.Close() }()
-	store, err := goredis.Open(client, goredis.Config{})
+	store, err := goredis.Open(client, goredis.Config{Failover: failover.Config{Timeout: time.Minute}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -157,7 +157,7 @@ func Example_goredis() {
 }
 
 func Example_failover() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	url := "redis://" + server.Addr()
 	config := rueidis.Config{URL: url, Failover: failover.Config{Mode: failover.Local, Timeout: 50 * time.Millisecond}}

@@ -31,9 +31,6 @@ var (
 	small = size{rules: 120, clients: 200, callers: 4, shared: 8, decisions: 3000, reloads: 10}
 )
 
-// patience is how long a store may take to be connected.
-const patience = 5 * time.Minute
-
 func TestMain(m *testing.M) { leaks.Main(m) }
 
 func seedOf(t *testing.T) uint64 {
@@ -69,15 +66,8 @@ func openRedis(t *testing.T) *redisstore.Store {
 	conn := must.Get(rueidis.Dial(rueidis.Config{URL: testredis.Start(t).URL()}))(t)
 	store := must.Get(redisstore.New(conn, redisstore.Options{DenialCache: -1}))(t)
 	t.Cleanup(store.Close)
-	for begun := time.Now(); ; { // the first attempts to connect fail if the machine stands still
-		err := store.Ping(t.Context())
-		if err == nil {
-			return store
-		}
-		if time.Since(begun) > patience {
-			t.Fatal(err)
-		}
-	}
+	must.Do(t, testredis.Answered(t.Context(), store.Ping))
+	return store
 }
 
 // theShort makes a run by number.

@@ -358,7 +358,7 @@ func TestLongPipeline(t *testing.T) {
 	t.Parallel()
 	const commands = 200_000
 	w := dial(t, startInMemory(t))
-	must.Do(t, w.conn.SetDeadline(time.Now().Add(12*time.Second)))
+	must.Do(t, w.conn.SetDeadline(time.Now().Add(patience)))
 	w.send(strings.Repeat(testredis.Command("CL.THROTTLE", "a-key-of-a-client", "999999", "100", "1"), commands))
 	for i := range commands {
 		if got := w.reply(); !strings.HasPrefix(got, "[0 1000000 ") {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"testing"
 
 	"github.com/stint-go/stint/internal/apipath"
@@ -19,7 +20,7 @@ func serveAdmin(t *testing.T, args ...string) (url, admin string, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	log, writer := io.Pipe()
 	ended := make(chan int, 1)
-	args = append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, args...)
+	args = slices.Concat([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", hasty}, patient, args)
 	go func() {
 		ended <- run(ctx, args, process{Out: io.Discard, Err: writer, Env: environment(nil)})
 		_ = writer.Close()

@@ -268,7 +268,7 @@ func TestBenchAgainst(t *testing.T) {
 
 // A store that decides nothing is not verified by what the failure policy says in its place.
 func TestBenchOfStoreThatDecidesNothing(t *testing.T) {
-	args := []string{"--store", "redis://127.0.0.1:1", "--on-store-failure", "open", "--rate", "20/s", "--limit", "token_bucket:30:1/60s"}
+	args := []string{"--store", "redis://127.0.0.1:1", "--on-store-failure", "open", "--rate", "20/s", "--requests", "60", "--limit", "token_bucket:30:1/60s"}
 	if r := benched(t, exitUnreachable, args...).Targets[0]; r.Decisions == 0 || r.Degraded != r.Decisions {
 		t.Errorf("%+v", r)
 	}

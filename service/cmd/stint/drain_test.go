@@ -85,7 +85,8 @@ func TestSIGTERMUnderLoadLosesNothing(t *testing.T) {
 	config := writeFile(t, "policies: {load: [{algorithm: fixed_window, limit: 1000000000, window: 365d}]}\n")
 	domain := writeFile(t, "domain: load\ndescriptors: [{key: k, rate_limit: {unit: year, requests_per_unit: 1000000}}]\n")
 	p := startProgram(t, "--config", config, "--store", redis.URL(), "--store-timeout=1m", "--admin-listen=127.0.0.1:0",
-		"--grpc-listen=127.0.0.1:0", "--envoy-config", domain, "--resp-listen=127.0.0.1:0")
+		"--grpc-listen=127.0.0.1:0", "--envoy-config", domain, "--resp-listen=127.0.0.1:0",
+		"--drain-keep-alive=8s")
 	addressOf := func(service string) string { return awaitMatch(t, p.log, `service=`+service+` addr=(\S+)`) }
 	var group sync.WaitGroup
 	begun := make(chan struct{}, 4*callers)

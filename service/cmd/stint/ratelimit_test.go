@@ -43,7 +43,8 @@ func drop(t testing.TB, variables map[string]string) *dropped {
 	all := map[string]string{
 		"HOST": "127.0.0.1", "PORT": "0", "GRPC_HOST": "127.0.0.1", "GRPC_PORT": "0", "DEBUG_HOST": "127.0.0.1", "DEBUG_PORT": "0",
 		"PROMETHEUS_ADDR": "127.0.0.1:0", "LOG_LEVEL": "info", "REDIS_SOCKET_TYPE": "tcp",
-		"REDIS_TIMEOUT": "1m", // the machine may be busy
+		"REDIS_TIMEOUT":          "1m", // the machine may be busy
+		"STINT_DRAIN_KEEP_ALIVE": "0s",
 	}
 	maps.Copy(all, variables)
 	var names []string

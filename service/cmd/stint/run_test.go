@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -95,13 +96,19 @@ func startWith(t testing.TB, variables map[string]string, args ...string) (url s
 	return url, stop
 }
 
+// patient are flags of a service whose clients, on a busy machine, may stand still for seconds; hasty is one of a service
+// whose end nobody watches.
+var patient = []string{"--http-read-header-timeout=5m", "--http-body-timeout=5m", "--http-write-timeout=10m"}
+
+const hasty = "--drain-keep-alive=0s"
+
 func startIn(t testing.TB, variables map[string]string, args ...string) (url string, log *lines, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	stderr, writer := io.Pipe()
 	var stdout bytes.Buffer
 	code := make(chan int, 1)
-	args = append([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "off"}, args...)
+	args = slices.Concat([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "off", hasty}, patient, args)
 	go func() {
 		code <- run(ctx, args, process{Out: &stdout, Err: writer, Env: environment(variables)})
 		_ = writer.Close()

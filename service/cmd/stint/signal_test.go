@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,7 +34,8 @@ func startProgram(t *testing.T, flags ...string) *program {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	t.Cleanup(cancel)
 	p := &program{exited: make(chan error, 1)}
-	p.cmd = exec.CommandContext(ctx, os.Args[0], append([]string{"serve", "--listen=127.0.0.1:0", "--admin-listen=off"}, flags...)...)
+	flags = slices.Concat([]string{"serve", "--listen=127.0.0.1:0", "--admin-listen=off", "--drain-timeout=10m"}, patient, flags)
+	p.cmd = exec.CommandContext(ctx, os.Args[0], flags...)
 	p.cmd.Env = append(os.Environ(), asProgram+"=1")
 	stderr, writer := must.Two(os.Pipe())(t)
 	p.cmd.Stderr = writer

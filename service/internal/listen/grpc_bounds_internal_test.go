@@ -110,7 +110,7 @@ func TestWatchesMakeRoom(t *testing.T) {
 		t.Errorf("refused: %v; %d made room; %d watch", made.refused(), lost, c.arrivals.watches.all)
 	}
 	cancel()
-	for deadline := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; <-time.After(time.Millisecond) {
 		c.arrivals.watches.mu.Lock()
 		all, of := c.arrivals.watches.all, len(c.arrivals.watches.of)
 		c.arrivals.watches.mu.Unlock()

@@ -356,7 +356,7 @@ func memory() int64 {
 // the service answers others meanwhile, and them when they are used after all.
 func TestIdleConnections(t *testing.T) {
 	n := min(2_000, idleConnections(t))
-	r := run(t, nil)
+	r := run(t, func(c *server.Config) { c.HTTP.IdleTimeout = time.Hour })
 	stop := r.others()
 	conns, before := make([]net.Conn, n), memory()
 	ask := func(conn net.Conn) {

@@ -25,6 +25,9 @@ func TestMemoryIsBounded(t *testing.T) {
 	if raceEnabled {
 		limit, n = 2<<20, min(n, 100_000) // it is slow there, and this fills the store
 	}
+	if testing.Short() {
+		n = min(n, 600_000) // more than fit
+	}
 	// The clock stands still, so that no state is outlived and its room free.
 	store := memstore.New(memstore.Config{MaxBytes: limit, Now: start.Time})
 	config, _, _ := testConfig()

@@ -44,6 +44,9 @@ func runOn(t *testing.T, ln *pipeListener, change func(*server.Config)) *running
 	config.API.Open = false
 	config.Drain.KeepAlive = 0 // nobody waits for the connections of a test that ends
 	config.Rules = compile(t, ruleList())
+	if ln == nil { // on a busy machine a client may stand still for seconds
+		config.HTTP.ReadHeaderTimeout, config.HTTP.BodyTimeout, config.HTTP.WriteTimeout = patience, patience, 2*patience
+	}
 	if change != nil {
 		change(&config)
 	}

@@ -141,7 +141,7 @@ func TestRecordsOfRedisReplay(t *testing.T) {
 		conn := must.Get(rueidis.Dial(rueidis.Config{URL: server.URL()}))(t)
 		store := must.Get(redisstore.New(conn, redisstore.Options{}))(t)
 		defer store.Close()
-		connected(t, store)
+		must.Do(t, testredis.Answered(t.Context(), store.Ping))
 		r := record.New(store, locked{&locks[i], &records[i]}, record.Options{})
 		processes.Go(func() { drive(t, r, recordedPolicies(t), false) })
 	}
@@ -152,20 +152,6 @@ func TestRecordsOfRedisReplay(t *testing.T) {
 	}
 	if c := replayed(t, records[0].String()); c.Different == 0 {
 		t.Error("one record replays without the other: they shared nothing")
-	}
-}
-
-// connected waits until a store has reached its server: the first attempts fail if the machine stands still.
-func connected(t testing.TB, store *redisstore.Store) {
-	t.Helper()
-	for begun := time.Now(); ; {
-		err := store.Ping(t.Context())
-		if err == nil {
-			return
-		}
-		if time.Since(begun) > 5*time.Minute {
-			t.Fatal(err)
-		}
 	}
 }
 

@@ -178,7 +178,7 @@ func TestFailover(t *testing.T) {
 	f := follow(t, manage(t, open(t, at, ""), 20*time.Millisecond))
 	put(t, writer, rule("a", 1))
 	f.until("a:1")
-	late, cancel := context.WithTimeout(t.Context(), time.Minute)
+	late, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	eventually := func(what string, is func() bool) {
 		t.Helper()
