@@ -229,6 +229,7 @@ func breaking(t testing.TB, redis string, after int64) (addr string) {
 // A service that admits all while Redis is out of reach: one caller has at most 20 decisions before, and the limits are
 // not reached.
 func TestBenchFindsOutage(t *testing.T) {
+	t.Parallel()
 	addr := breaking(t, testredis.Start(t).Addr(), 20)
 	report := benched(t, exitFailed, "--store", "redis://"+addr, "--store-timeout", "1m", "--on-store-failure", "open", "--callers", "1")
 	if r := report.Targets[0]; r.Degraded == 0 || r.Degraded == r.Decisions || r.Findings.Beyond == 0 || len(r.Findings.First) != 10 {
@@ -268,6 +269,7 @@ func TestBenchAgainst(t *testing.T) {
 
 // A store that decides nothing is not verified by what the failure policy says in its place.
 func TestBenchOfStoreThatDecidesNothing(t *testing.T) {
+	t.Parallel()
 	args := []string{"--store", "redis://127.0.0.1:1", "--on-store-failure", "open", "--rate", "20/s", "--requests", "60", "--limit", "token_bucket:30:1/60s"}
 	if r := benched(t, exitUnreachable, args...).Targets[0]; r.Decisions == 0 || r.Degraded != r.Decisions {
 		t.Errorf("%+v", r)

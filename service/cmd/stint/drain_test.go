@@ -80,6 +80,7 @@ func callRESP(conn net.Conn, reader *bufio.Reader) (ends bool, err error) {
 // SIGTERM under load on all four listeners: each request is answered, until no connection can be made. What the store
 // has counted is what was answered, so that nothing was decided for nobody.
 func TestSIGTERMUnderLoadLosesNothing(t *testing.T) {
+	t.Parallel()
 	const callers, before = 4, 100
 	redis := testredis.Start(t)
 	config := writeFile(t, "policies: {load: [{algorithm: fixed_window, limit: 1000000000, window: 365d}]}\n")
