@@ -84,7 +84,7 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 				if l.filled {
 					s.fill(t)
 				}
-				m := s.measure(t.Context(), traffic, 1000)
+				m := s.measure(t.Context(), traffic, 1000, atOnce)
 				if c.right != (len(m.faults) == 0) {
 					t.Errorf("faults %q, want none: %t", m.faults, c.right)
 				}
@@ -113,7 +113,7 @@ func TestEveryCellAdmitsRightly(t *testing.T) {
 		traffic := newTraffic(l, 300, callers)
 		s := newSession(t, d, l, c, traffic.names, callers)
 		defer s.close(t)
-		m := s.measure(t.Context(), traffic, questions)
+		m := s.measure(t.Context(), traffic, questions, atOnce)
 		if m.failed > 0 || len(m.faults) > 0 {
 			t.Errorf("%s, %s, %d callers: %d failed, faults %q", l.name, c.Name, callers, m.failed, m.faults)
 		}
