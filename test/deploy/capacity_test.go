@@ -24,23 +24,3 @@ func TestCapacityCommands(t *testing.T) {
 		t.Errorf("they print %s", got)
 	}
 }
-
-// TestCapacityQuotes: the figures of a quiet machine are those of the pages that measure them.
-func TestCapacityQuotes(t *testing.T) {
-	page := read(t, capacityPage)
-	for name, figures := range map[string][]string{
-		"../README.md":                {"900,000", "266,000", "5,360,000", "45 bytes", "73", "145"},
-		"../bench/README.md":          {"46,838", "676,590", "15.1 us", "19.1 us"},
-		"../bench/redis.md":           {"45,628", "67,347", "66,246", "74,826"},
-		"../docs/internals/layout.md": {"73 bytes", "145", "856", "37"},
-		"../docs/internals/engine.md": {"8 to 11 million"},
-		"prometheus/rules.yaml":       {"job:rate_limiter_store_operations_per_call:rate5m"},
-	} {
-		source := read(t, name)
-		for _, figure := range figures {
-			if !strings.Contains(source, figure) || !strings.Contains(page, figure) {
-				t.Errorf("%s is in %s: %t, on the page: %t", figure, name, strings.Contains(source, figure), strings.Contains(page, figure))
-			}
-		}
-	}
-}
