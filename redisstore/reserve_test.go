@@ -424,6 +424,7 @@ func apartCancelled(t *testing.T, cluster *testredis.Cluster) {
 			t.Errorf("cancelled in %s: got %v, want %v", name, err, context.Canceled)
 		}
 		close(left)
+		until(t, "the call is answered that was under way", func() bool { return store.InFlight() == 0 })
 		store.Withdrawn()
 	}
 	// What flew when its caller left was taken: once of each.

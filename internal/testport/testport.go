@@ -1,5 +1,6 @@
-// Package testport gives ports of loopback to servers that can't choose one themselves. The system gives the ports above
-// to connections, and to listeners that leave the choice to it; here they are below, so that nobody has one meanwhile.
+// Package testport gives ports of loopback to servers that can't choose one themselves. The system gives
+// the ports above to connections, and to listeners that leave the choice to it; here they are below, so
+// that nobody has one meanwhile.
 package testport
 
 import (
@@ -16,9 +17,9 @@ const (
 	count  = 12_000
 )
 
-// A Port is a TCP port of 127.0.0.1 on which nobody listened. It is held by UDP sockets of the same number, and of those
-// above it, for which nobody here has a use: so no other process that asks here is given it, until it is closed, or this
-// process ends. Its methods are not safe for concurrent use.
+// A Port is a TCP port of 127.0.0.1 on which nobody listened. It is held by UDP sockets of the same number,
+// and of those above it, for which nobody here has a use: so no other process that asks here is given it,
+// until it is closed, or this process ends. Its methods are not safe for concurrent use.
 type Port struct {
 	Number  int
 	sockets []*net.UDPConn

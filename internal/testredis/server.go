@@ -70,8 +70,8 @@ func User(name string, rules ...string) Option {
 // machine stops a process for seconds.
 const stands = time.Minute
 
-// GoneAfter is how long a server is silent until a replica takes its place, by Sentinel or in a cluster. It is for tests
-// that stop one, and holds from when all know each other. Default: a minute.
+// GoneAfter is how long a server is silent until a replica takes its place, by Sentinel or in a cluster. It
+// is for tests that stop one, and holds from when all know each other. Default: a minute.
 func GoneAfter(silence time.Duration) Option {
 	return func(s *Server) { s.goneAfter = silence }
 }

@@ -124,7 +124,8 @@ func (t *tree) run(ctx context.Context, rows string, duration time.Duration) err
 		rows = anyOf(left)
 	}
 	var out bytes.Buffer
-	if err := command(ctx, t.dir, &out, t.gate, "-stint", t.stint+round, "-rows", rows, "-for", duration.String()); err != nil {
+	args := []string{"-stint", t.stint + round, "-rows", rows, "-for", duration.String()}
+	if err := command(ctx, t.dir, &out, t.gate, args...); err != nil {
 		return err
 	}
 	if t.times == nil {

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	// Most tests wait for servers.
-	if err := flag.Set("test.parallel", "8"); err != nil {
+	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
 	os.Exit(m.Run())

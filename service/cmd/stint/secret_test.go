@@ -32,7 +32,7 @@ func TestNoSecretIsTold(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t, testredis.Password(secretPassword))
 	tokens, admins := writeFile(t, secretToken+"\n"), writeFile(t, secretAdmin+"\n")
-	url, log := start(t, "--store", redis.URL(), "--log-level=debug", "--api-tokens-file", tokens, "--admin-tokens-file", admins,
+	url, log := start(t, "--store", redis.URL(), "--store-timeout=5s", "--log-level=debug", "--api-tokens-file", tokens, "--admin-tokens-file", admins,
 		"--admin-listen=127.0.0.1:0", "--identity-api-key=X-Api-Key")
 	admin := awaitMatch(t, log, `service=admin addr=(\S+)\n`) // it is announced after the other
 	ask := func(method, url, token, body string) (int, string) {
