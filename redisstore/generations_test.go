@@ -3,7 +3,6 @@ package redisstore_test
 import (
 	"errors"
 	"flag"
-	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -247,15 +246,7 @@ func (h *history) permits(verb stint.Verb, limit stint.Limit) int64 {
 
 // serverTime is the server's time in milliseconds, of a reply to TIME.
 func (h *history) serverTime(reply any) float64 {
-	at := reply.([]any)
-	var seconds, micros float64
-	if _, err := fmt.Sscan(at[0].(string), &seconds); err != nil {
-		h.t.Fatal(err)
-	}
-	if _, err := fmt.Sscan(at[1].(string), &micros); err != nil {
-		h.t.Fatal(err)
-	}
-	return seconds*1000 + micros/1000
+	return float64(timeOf(h.t, reply)) / 1000
 }
 
 // look reads two hashes in one step, and the time.

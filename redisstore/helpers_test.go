@@ -102,10 +102,10 @@ func redis(t testing.TB, args ...any) any {
 	return reply
 }
 
-// serverNow is the server's time.
-func serverNow(t testing.TB) stint.Instant {
+// timeOf is the server's time, of a reply to TIME.
+func timeOf(t testing.TB, reply any) stint.Instant {
 	t.Helper()
-	at := redis(t, "TIME").([]any)
+	at := reply.([]any)
 	seconds := must.Get(strconv.ParseInt(at[0].(string), 10, 64))(t)
 	micros := must.Get(strconv.ParseInt(at[1].(string), 10, 64))(t)
 	return stint.Instant(1_000_000*seconds + micros)

@@ -195,7 +195,7 @@ func lifeOf(t *testing.T, store stint.Store, prefix string, ops []stint.Op) writ
 			w.hashes[key] = readHash(t, key)
 		}
 	}
-	w.late = len(ops) > 0 && serverNow(t)-w.first.At > 500_000
+	w.late = len(ops) > 0 && timeOf(t, redis(t, "TIME"))-w.first.At > 500_000
 	for _, key := range keys {
 		redis(t, "DEL", key)
 	}

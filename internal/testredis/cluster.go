@@ -58,12 +58,11 @@ func StartCluster(t testing.TB, primaries int, opts ...Option) *Cluster {
 	if err := eventually(c.complete); err != nil {
 		t.Fatal(err)
 	}
-	for _, node := range c.Servers() {
-		if node.goneAfter == 0 {
-			break
-		}
-		if _, err := node.Do("CONFIG", "SET", "cluster-node-timeout", node.goneAfter.Milliseconds()); err != nil {
-			t.Fatal(err)
+	if after := c.Nodes[0].goneAfter; after > 0 {
+		for _, node := range c.Servers() {
+			if _, err := node.Do("CONFIG", "SET", "cluster-node-timeout", after.Milliseconds()); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	return c
