@@ -141,6 +141,12 @@ func frameAttacks(t *testing.T) []frameAttack {
 			"PING":          func(w *wire, _ int) error { return w.WritePing(false, [8]byte{}) },
 			"SETTINGS":      func(w *wire, _ int) error { return w.WriteSettings() },
 			"WINDOW_UPDATE": func(w *wire, _ int) error { return w.WriteWindowUpdate(0, 1) },
+			"RST_STREAM": func(w *wire, _ int) error { // rapid resets, CVE-2023-44487
+				if err := w.call(rls.RateLimitService_ShouldRateLimit_FullMethodName, wide); err != nil {
+					return err
+				}
+				return w.WriteRSTStream(w.stream-1, http2.ErrCodeCancel)
+			},
 			"PRIORITY": func(w *wire, n int) error {
 				return w.WritePriority(uint32(2*n+1), http2.PriorityParam{Weight: 1})
 			},
