@@ -82,7 +82,7 @@ func like(broken *reference) newStoreFunc {
 func TestReference(t *testing.T) {
 	options := Options{Operations: 20_000}
 	if testing.Short() {
-		options.Operations = 2000
+		options.Operations = 1000
 	}
 	Run(t, like(&reference{}), options)
 }

@@ -118,14 +118,18 @@ func episode(t *testing.T, m oracle.Mutant, seed uint64) (operations int, fault 
 // A store may drop a state once it has been worthless for longer than the margin of its TTL, and after a step back
 // that shows.
 func TestForgetfulStorePasses(t *testing.T) {
+	seeds := uint64(25)
+	if testing.Short() {
+		seeds = 8
+	}
 	for _, algorithm := range notation.Algorithms() {
-		for seed := range uint64(25) {
+		for seed := range seeds {
 			if _, err := replay(t, oracle.Forgetful, seed, algorithm); err != nil {
 				t.Errorf("%s, seed %d: %v", algorithm, seed, err)
 			}
 		}
 	}
-	for seed := range uint64(10) {
+	for seed := range seeds {
 		if _, fault := episode(t, oracle.Forgetful, seed); fault != "" {
 			t.Errorf("holds, seed %d: %s", seed, fault)
 		}

@@ -29,7 +29,11 @@ func TestVersionsInTurnAreBounded(t *testing.T) {
 		"log":                     {stint.SlidingWindowLog(10, time.Second), stint.SlidingWindowLog(3, 5*time.Second)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for seed := range *versionTraces {
+			traces := *versionTraces
+			if testing.Short() {
+				traces = min(traces, 30)
+			}
+			for seed := range traces {
 				checkVersionsInTurn(t, pair, uint64(seed))
 			}
 		})

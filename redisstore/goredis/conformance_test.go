@@ -12,17 +12,31 @@ import (
 	"github.com/stint-go/stint/storetest"
 )
 
-// Under the race detector, a sequence of each algorithm stands for the whole suite, which TestConformanceOfOneServer runs.
+// Of another connection only the way of commands and replies differs, so few random operations will do: each kind of them
+// is among the first hundreds.
+func TestConformanceOfOneServer(t *testing.T) {
+	leakless(t)
+	conform(t, single(t, server.Addr()), redisstore.Options{}, 1000)
+}
+
 func TestConformanceOfCluster(t *testing.T) {
 	leakless(t)
 	cluster := testredis.StartCluster(t, 3)
 	client := closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()}))
 	// With one partition an operation may name any keys.
+	conform(t, client, redisstore.Options{Partitions: 1}, 500)
+}
+
+// conform runs the suite on a server, with so many operations. In a short run a sequence of each algorithm stands for it.
+func conform(t *testing.T, client redis.UniversalClient, options redisstore.Options, operations int) {
+	t.Helper()
 	newStore := func(t testing.TB, clock *storetest.Clock) stint.Store {
-		return storeOn(t, newConn(t, client), redisstore.Options{Now: clock.Now, Partitions: 1})
+		at := options
+		at.Now = clock.Now
+		return storeOn(t, newConn(t, client), at)
 	}
 	if !testing.Short() {
-		storetest.Run(t, newStore, storetest.Options{Operations: 500})
+		storetest.Run(t, newStore, storetest.Options{Operations: operations})
 		return
 	}
 	clock := storetest.NewClock(1_767_225_600_000_000)

@@ -15,18 +15,7 @@ import (
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/goredis"
-	"github.com/stint-go/stint/storetest"
 )
-
-// Of another connection only the way of commands and replies differs, so few random
-// operations will do: each kind of them is among the first hundreds.
-func TestConformanceOfOneServer(t *testing.T) {
-	leakless(t)
-	client := single(t, server.Addr())
-	storetest.Run(t, func(t testing.TB, clock *storetest.Clock) stint.Store {
-		return storeOn(t, newConn(t, client), redisstore.Options{Now: clock.Now})
-	}, storetest.Options{Operations: 1000})
-}
 
 // A batch of many keys is decided by all nodes of a cluster.
 func TestCluster(t *testing.T) {
