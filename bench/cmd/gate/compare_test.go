@@ -87,6 +87,15 @@ func TestPairs(t *testing.T) {
 	}
 }
 
+func TestLeast(t *testing.T) {
+	of := &tree{times: map[string][]float64{"a": {1, 5, 3, 4}}}
+	for rounds, want := range map[int]float64{1: 4, 2: 3, 3: 3, 4: 1} {
+		if got := of.least("a", rounds); got != want {
+			t.Errorf("the least of the last %d is %v, want %v", rounds, got, want)
+		}
+	}
+}
+
 // The files say what they are to say, and every row of FLOORS exists.
 func TestFiles(t *testing.T) {
 	commits, err := baseline("../../BASELINE")

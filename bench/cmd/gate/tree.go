@@ -154,7 +154,13 @@ func (t *tree) add(row string, ns float64) {
 }
 
 // last is the time of a row in the last round.
-func (t *tree) last(row string) float64 { return t.times[row][len(t.times[row])-1] }
+func (t *tree) last(row string) float64 { return t.least(row, 1) }
+
+// least is the least time of a row in so many rounds, the last ones.
+func (t *tree) least(row string, rounds int) float64 {
+	times := t.times[row]
+	return slices.Min(times[len(times)-rounds:])
+}
 
 // copyFile makes a new file of a program's.
 func copyFile(from, to string) error {

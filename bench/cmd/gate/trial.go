@@ -28,6 +28,9 @@ type suspect struct {
 // Each pair adds the logarithm of how much likelier the second makes what was seen. A suspect is
 // guilty at guilty, acquitted at acquitted, and acquitted if neither is reached in mostPairs.
 //
+// A pair is two programs, linked anew, each in a layout of its own. Whom the first few pairs do not acquit is measured
+// often in each pair, and the least counts: noise would hide a loss that is little above the bound.
+//
 // A row whose cost is just at the bound is above it in half of the pairs or less, whatever else the
 // machine does: noise strikes whichever program runs at that moment, which is drawn by lot. Such a row
 // is found guilty with a probability of at most exp(-guilty), by Ville's inequality: less than 1e-11,
@@ -37,6 +40,9 @@ const (
 	acquitted = -2
 	mostPairs = 100  // a quarter of an hour of a row; most suspects take ten
 	oftener   = 0.75 // the share of pairs of the second hypothesis
+
+	few   = 8 // pairs
+	often = 5 // measurements of both
 )
 
 // pair notes whether the suspect cost more than it may in one pair.
@@ -58,11 +64,15 @@ func settle(ctx context.Context, trees []*tree, suspects []*suspect, duration ti
 	fmt.Fprintf(out, "tried: %s\n", strings.Join(names(suspects), ", "))
 	open := slices.Clone(suspects)
 	for pairs := 0; pairs < mostPairs && len(open) > 0; pairs++ {
-		if err := runInTurn(ctx, trees[0], open, duration); err != nil {
+		times := 1
+		if pairs >= few {
+			times = often
+		}
+		if err := runInTurn(ctx, trees[0], open, times, duration); err != nil {
 			return err
 		}
 		for _, s := range open {
-			s.pair(trees[0].last(s.row) > s.most*s.tree.last(s.of))
+			s.pair(trees[0].least(s.row, times) > s.most*s.tree.least(s.of, times))
 		}
 		open = slices.DeleteFunc(open, (*suspect).decided)
 	}
@@ -72,8 +82,9 @@ func settle(ctx context.Context, trees []*tree, suspects []*suspect, duration ti
 	return nil
 }
 
-// runInTurn measures the suspects and what they are held against once, in an order drawn by lot.
-func runInTurn(ctx context.Context, here *tree, suspects []*suspect, duration time.Duration) error {
+// runInTurn links the programs and measures the suspects and what they are held against so many times, each time in an
+// order drawn by lot.
+func runInTurn(ctx context.Context, here *tree, suspects []*suspect, times int, duration time.Duration) error {
 	type run struct {
 		tree  *tree
 		bound bool // of rows of the same tree: apart, so that the lot decides which comes first
@@ -93,10 +104,12 @@ func runInTurn(ctx context.Context, here *tree, suspects []*suspect, duration ti
 	if err := renew(ctx, trees); err != nil {
 		return err
 	}
-	rand.Shuffle(len(runs), func(i, j int) { runs[i], runs[j] = runs[j], runs[i] })
-	for _, r := range runs {
-		if err := r.tree.run(ctx, anyOf(rows[r]), duration); err != nil {
-			return fmt.Errorf("%s: %w", r.tree.name, err)
+	for range times {
+		rand.Shuffle(len(runs), func(i, j int) { runs[i], runs[j] = runs[j], runs[i] })
+		for _, r := range runs {
+			if err := r.tree.run(ctx, anyOf(rows[r]), duration); err != nil {
+				return fmt.Errorf("%s: %w", r.tree.name, err)
+			}
 		}
 	}
 	return nil
