@@ -26,6 +26,7 @@ func FuzzHandler(f *testing.F) {
 		{"GET", check, "algorithm=SLIDING_WINDOW_LOG&permits=101", "X-Forwarded-For: 198.51.100.1, 10.0.0.1", ""},
 		{"HEAD", check, "", "", ""},
 		{"POST", check, "", "Content-Type: application/json", `{"key":"k","algorithm":"LEAKY_BUCKET","permits":2}`},
+		{"POST", check, "", "", `{"key":"k","algorithm":"LEAKy_BUCKET"}`},
 		{"POST", check, "", "", `[{"key":"a"},{"policy":"push"},{}]`},
 		{"POST", check, "", "Authorization: Basic YTpi", `{"key":"\ud83d\ude00"}`},
 		{"GET", apipath.Remaining, "key=k&policy=leak", "", ""},

@@ -178,6 +178,12 @@ var description = func() func(testing.TB) routers.Router {
 		if err := document.Validate(context.Background()); err != nil {
 			return nil, err
 		}
+		// It lists the names of algorithms for people and generators, and says in words that they are read in any case.
+		names, listed := document.Components.Schemas["AlgorithmName"].Value, []string{}
+		for _, name := range names.Enum {
+			listed = append(listed, name.(string))
+		}
+		names.Enum, names.Pattern = nil, "^(?i:"+strings.Join(listed, "|")+")$"
 		openapi3filter.RegisterBodyDecoder("application/yaml", openapi3filter.FileBodyDecoder)
 		return legacy.NewRouter(document)
 	})
