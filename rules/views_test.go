@@ -68,17 +68,22 @@ func cutLastParams(path string) string {
 func behindAuthority(path string) (rests []string) {
 	for _, parser := range authorities {
 		if rest := parser.FindStringSubmatch(path); rest != nil {
-			rests = append(rests, "/"+rest[1])
+			rests = append(rests, parser.slashes.Replace("/"+rest[1]))
 		}
 	}
 	return rests
 }
 
-var authorities = []*regexp.Regexp{
-	regexp.MustCompile(`^[/\\]{2,}[^/\\#]+(?:[/\\]([^#]*))?`), // https://url.spec.whatwg.org/#special-authority-ignore-slashes-state
-	regexp.MustCompile(`^//[^/#]*(?:/([^#]*))?`),
-	regexp.MustCompile(`^[/\\]{2}[^@/\\#]+@[^/\\#]+(?:[/\\]([^#]*))?`),
+var authorities = []struct {
+	*regexp.Regexp
+	slashes *strings.Replacer // what it takes for slashes in what is left
+}{
+	{regexp.MustCompile(`^[/\\]{2,}[^/\\#]+(?:[/\\]([^#]*))?`), backslashes}, // https://url.spec.whatwg.org/#special-authority-ignore-slashes-state
+	{regexp.MustCompile(`^//[^/#]*(?:/([^#]*))?`), strings.NewReplacer()},
+	{regexp.MustCompile(`^[/\\]{2}[^@/\\#]+@[^/\\#]+(?:[/\\]([^#]*))?`), backslashes},
 }
+
+var backslashes = strings.NewReplacer(`\`, "/")
 
 var runs = regexp.MustCompile("/+")
 
