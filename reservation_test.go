@@ -89,7 +89,7 @@ func TestReserveTakesAllLimitsOrNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newReserving(t,
 			stint.Concurrency(2).Named("places").WithCost(1),
-			stint.FixedWindow(100, 24*time.Hour).Named("requests").WithCost(1),
+			stint.FixedWindow(100, 24*time.Hour).FromFirst().Named("requests").WithCost(1),
 			stint.SlidingWindowCounter(1000, 24*time.Hour).Named("tokens"),
 		)
 		first := reserve(t, l, 600, stint.Hold{})
@@ -130,7 +130,7 @@ func TestHeldPermitsStandInTheBucket(t *testing.T) {
 
 func TestAHoldEndsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newReserving(t, stint.FixedWindow(100, 24*time.Hour).WithMaxDebt(50))
+		l := newReserving(t, stint.FixedWindow(100, 24*time.Hour).FromFirst().WithMaxDebt(50))
 		r := reserve(t, l, 10, stint.Hold{ID: "a"})
 		again := reserve(t, l, 10, stint.Hold{ID: "a"})
 		if !again.Replayed() || r.Replayed() {
@@ -177,7 +177,7 @@ func TestAHoldEndsOnce(t *testing.T) {
 
 func TestAnExpiredHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newReserving(t, stint.FixedWindow(100, 24*time.Hour), stint.Concurrency(5).WithCost(1))
+		l := newReserving(t, stint.FixedWindow(100, 24*time.Hour).FromFirst(), stint.Concurrency(5).WithCost(1))
 		released := reserve(t, l, 30, stint.Hold{TTL: time.Second})
 		kept := reserve(t, l, 20, stint.Hold{TTL: time.Second, OnExpiry: stint.ChargeOnExpiry})
 		pass(time.Second)

@@ -16,7 +16,7 @@ type forgetful struct{ stint.Store }
 // A Reservation names the way that it is on, so that a store which has lost it charges that way.
 func TestACommitNamesItsWay(t *testing.T) {
 	policy := func(name string, capacity int64) *stint.Policy {
-		return must.Get(stint.NewPolicy(name, stint.FixedWindow(capacity, 24*time.Hour)))(t)
+		return must.Get(stint.NewPolicy(name, stint.FixedWindow(capacity, 24*time.Hour).FromFirst()))(t)
 	}
 	floor, parent := policy("floor", 1), policy("parent", 10)
 	store := &forgetful{memstore.New(memstore.Config{})}

@@ -76,7 +76,7 @@ func TestResets(t *testing.T) {
 func TestResetThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, func(c *failover.Config) { c.Mode = failover.Local })
-		spent := policy(t, "rule/a", stint.FixedWindow(100, 24*time.Hour))
+		spent := policy(t, "rule/a", stint.FixedWindow(100, 24*time.Hour).FromFirst())
 		f.lose(minutely(t))
 		for range 3 {
 			f.must("k", spent)

@@ -93,7 +93,7 @@ func TestCallsHold(t *testing.T) {
 // A place may be free at any time, so a call that lacks one alone is told to come again in a second, and not when the
 // holds expire; otherwise when the other limits admit it. The metadata say the same.
 func TestDenialByPlaces(t *testing.T) {
-	day := stint.FixedWindow(3, 24*time.Hour).Named("tokens")
+	day := stint.FixedWindow(3, 24*time.Hour).FromFirst().Named("tokens")
 	for name, test := range map[string]struct {
 		limits  []stint.Limit
 		subject string

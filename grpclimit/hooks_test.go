@@ -205,7 +205,7 @@ func TestLimiterOfHolds(t *testing.T) {
 func TestRulesHold(t *testing.T) {
 	limiter := standing(t, rules.Rule{
 		ID: "llm", Scope: []string{rules.Global}, Costs: []rules.Cost{{}, {Attribute: "tokens", Permits: 100}},
-		Limits:  []stint.Limit{stint.Concurrency(1).Named("places"), stint.FixedWindow(160, 24*time.Hour).Named("tokens")},
+		Limits:  []stint.Limit{stint.Concurrency(1).Named("places"), stint.FixedWindow(160, 24*time.Hour).FromFirst().Named("tokens")},
 		Reserve: rules.Reserve{TTL: 3 * time.Minute},
 	})
 	var ttl time.Duration

@@ -31,7 +31,7 @@ func TestServerRepeatsCommits(t *testing.T) {
 					}
 					return storetest.Fault{}
 				})
-				limiter, err := stint.New(store, "api", stint.FixedWindow(1000, 24*time.Hour))
+				limiter, err := stint.New(store, "api", stint.FixedWindow(1000, 24*time.Hour).FromFirst())
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -81,8 +81,8 @@ func TestMiddlewareCommitsWhatRan(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				next := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { test.handler(r.Context()) })
 				h, left := newHolding(t, next, stint.Hold{},
-					stint.Concurrency(2).Named("places").WithCost(1), stint.FixedWindow(100, 24*time.Hour).Named("requests").WithCost(1),
-					stint.FixedWindow(1000, 24*time.Hour).Named("tokens"))
+					stint.Concurrency(2).Named("places").WithCost(1), stint.FixedWindow(100, 24*time.Hour).FromFirst().Named("requests").WithCost(1),
+					stint.FixedWindow(1000, 24*time.Hour).FromFirst().Named("tokens"))
 				get(t.Context(), h, "/")
 				if got := fmt.Sprint(left()); got != test.left {
 					t.Errorf("%s are left, want %s", got, test.left)
@@ -102,7 +102,7 @@ func TestMiddlewareOfPlaces(t *testing.T) {
 			}
 		})
 		h, left := newHolding(t, next, stint.Hold{TTL: 30 * time.Second},
-			stint.Concurrency(2).Named("c").WithCost(1), stint.FixedWindow(3, 24*time.Hour).Named("w").WithCost(1))
+			stint.Concurrency(2).Named("c").WithCost(1), stint.FixedWindow(3, 24*time.Hour).FromFirst().Named("w").WithCost(1))
 		var running sync.WaitGroup
 		for range 2 {
 			running.Go(func() { get(t.Context(), h, "/") })
@@ -174,7 +174,7 @@ func TestRetryAfterAloneOfPlaces(t *testing.T) {
 // WriteHeaders, too, tells who lacks a place to come again in a second, wherever the limit is among others.
 func TestWriteHeadersOfPlaces(t *testing.T) {
 	limiter := must.Get(stint.New(memstore.New(memstore.Config{Now: still}), "api",
-		stint.FixedWindow(100, 24*time.Hour).Named("tokens"), stint.Concurrency(1).WithCost(1)))(t)
+		stint.FixedWindow(100, 24*time.Hour).FromFirst().Named("tokens"), stint.Concurrency(1).WithCost(1)))(t)
 	each := make([]stint.Outcome, 2)
 	for _, want := range []string{"", "1"} {
 		_, d := must.Two(limiter.Reserve(t.Context(), "k", 10, stint.Hold{TTL: 30 * time.Second, Each: each}))(t)
@@ -213,7 +213,7 @@ func TestMiddlewareRefusesHolds(t *testing.T) {
 func TestRulesMiddlewareHolds(t *testing.T) {
 	set := must.Get(rules.Compile([]rules.Rule{{
 		ID: "llm", Scope: []string{rules.Global}, Costs: []rules.Cost{{}, {Attribute: "tokens", Permits: 100}},
-		Limits: []stint.Limit{stint.Concurrency(1).Named("places"), stint.FixedWindow(160, 24*time.Hour).Named("tokens")},
+		Limits: []stint.Limit{stint.Concurrency(1).Named("places"), stint.FixedWindow(160, 24*time.Hour).FromFirst().Named("tokens")},
 	}}, rules.Options{}))(t)
 	limiter := must.Get(enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: still}), Set: set}))(t)
 	m := must.Get(httplimit.New(httplimit.Config{Rules: limiter, Reserve: &stint.Hold{}}))(t)

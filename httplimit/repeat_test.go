@@ -67,7 +67,7 @@ func (m *repeated) heard() []*enforce.EndError {
 func newRepeated(t *testing.T, byRules bool, store stint.Store) (m *repeated) {
 	t.Helper()
 	m = &repeated{}
-	day := stint.FixedWindow(1000, 24*time.Hour)
+	day := stint.FixedWindow(1000, 24*time.Hour).FromFirst()
 	hold := &stint.Hold{TTL: time.Minute}
 	var err error
 	claim := stint.Claim{Key: "k", Permits: 1}

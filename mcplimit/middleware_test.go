@@ -318,7 +318,7 @@ func TestDenialByPlaces(t *testing.T) {
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := storetest.NewFaulty(memstore.New(memstore.Config{}))
-		limiter := limiterOn(t, store, stint.FixedWindow(100, 24*time.Hour))
+		limiter := limiterOn(t, store, stint.FixedWindow(100, 24*time.Hour).FromFirst())
 		var told []error
 		limits := newLimits(t, mcplimit.Config{
 			Limiter: limiter, Reserve: &stint.Hold{TTL: time.Minute},

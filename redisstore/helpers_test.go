@@ -131,7 +131,7 @@ func aLimit(algorithm stint.Algorithm, n int64) stint.Limit {
 	if l.IsBucket() {
 		l.Rate = stint.Per(1, 24*time.Hour)
 	} else {
-		l.Window = slow
+		l.Window, l.FirstRequest = slow, algorithm == stint.AlgorithmFixedWindow
 	}
 	return l
 }

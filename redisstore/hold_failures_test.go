@@ -22,7 +22,7 @@ func holdVerb(t *testing.T, store stint.Store, verb stint.Verb, policy *stint.Po
 }
 
 func gateway(t *testing.T) *stint.Policy {
-	return policyOf(t, "gateway", stint.Concurrency(2).WithCost(1), stint.FixedWindow(100, 24*time.Hour).Named("tokens"))
+	return policyOf(t, "gateway", stint.Concurrency(2).WithCost(1), stint.FixedWindow(100, 24*time.Hour).FromFirst().Named("tokens"))
 }
 
 // A server that loses what it had last, as in a failover, loses a hold with it: its commit says when the hold was to expire,
@@ -60,7 +60,7 @@ func TestHoldsThatTheServerLost(t *testing.T) {
 func TestHoldsUnderDuplicates(t *testing.T) {
 	first, prefix := storeOn(t, newConn(t), redisstore.Options{})
 	stores := []stint.Store{first, another(t, newConn(t), redisstore.Options{KeyPrefix: prefix}), another(t, newConn(t), redisstore.Options{KeyPrefix: prefix})}
-	policy := policyOf(t, "gateway", stint.Concurrency(64).WithCost(1), stint.FixedWindow(1_000_000, 24*time.Hour).Named("tokens"))
+	policy := policyOf(t, "gateway", stint.Concurrency(64).WithCost(1), stint.FixedWindow(1_000_000, 24*time.Hour).FromFirst().Named("tokens"))
 	const ids, duplicates = 200, 3
 	var charged atomic.Int64
 	var group sync.WaitGroup

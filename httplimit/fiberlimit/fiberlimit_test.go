@@ -304,8 +304,8 @@ func newHolding(t *testing.T, handler fiber.Handler, outer ...any) (app *fiber.A
 	t.Helper()
 	store := memstore.New(memstore.Config{Now: still})
 	limits := []stint.Limit{
-		stint.Concurrency(1).Named("places").WithCost(1), stint.FixedWindow(100, 24*time.Hour).Named("requests").WithCost(1),
-		stint.FixedWindow(1000, 24*time.Hour).Named("tokens"),
+		stint.Concurrency(1).Named("places").WithCost(1), stint.FixedWindow(100, 24*time.Hour).FromFirst().Named("requests").WithCost(1),
+		stint.FixedWindow(1000, 24*time.Hour).FromFirst().Named("tokens"),
 	}
 	limiter := must.Get(stint.New(store, "api", limits...))(t)
 	m := must.Get(httplimit.New(httplimit.Config{

@@ -202,7 +202,7 @@ func raw(t testing.TB, h http.Handler, path string) *httptest.ResponseRecorder {
 // A middleware that holds does so until gin's handlers are done, and commits what they say.
 func TestHandlerHolds(t *testing.T) {
 	limiter := must.Get(stint.New(memstore.New(memstore.Config{Now: still}), "api",
-		stint.Concurrency(1).Named("places").WithCost(1), stint.FixedWindow(100, 24*time.Hour).Named("tokens")))(t)
+		stint.Concurrency(1).Named("places").WithCost(1), stint.FixedWindow(100, 24*time.Hour).FromFirst().Named("tokens")))(t)
 	m := must.Get(httplimit.New(httplimit.Config{
 		Limiter: limiter, Reserve: &stint.Hold{}, Cost: func(*http.Request) (int64, error) { return 50, nil },
 	}))(t)

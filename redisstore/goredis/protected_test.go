@@ -25,7 +25,7 @@ func TestOpenWithoutRedis(t *testing.T) {
 	store := must.Get(goredis.Open(client, goredis.Config{}))(t)
 	t.Cleanup(store.Close)
 	must.Do(t, store.Ready(t.Context()))
-	limiter := must.Get(stint.New(store, "api", stint.FixedWindow(1, 24*time.Hour)))(t)
+	limiter := must.Get(stint.New(store, "api", stint.FixedWindow(1, 24*time.Hour).FromFirst()))(t)
 	must.Do(t, server.Pause())
 	for range 5 {
 		// A process that did not get a processor meanwhile says that it was overloaded.

@@ -78,7 +78,7 @@ func aLimit(algorithm stint.Algorithm, n int64) stint.Limit {
 	if l.IsBucket() {
 		l.Rate = stint.Per(1, 24*time.Hour)
 	} else {
-		l.Window = 300 * 24 * time.Hour
+		l.Window, l.FirstRequest = 300*24*time.Hour, algorithm == stint.AlgorithmFixedWindow
 	}
 	return l
 }

@@ -41,7 +41,7 @@ func TestDecidedWhileSlotMoves(t *testing.T) {
 	store := openURL(t, cluster.URL(), redisstore.Options{Partitions: 1})
 	policies := []*stint.Policy{
 		policyOf(t, "bucket", stint.TokenBucket(100, stint.PerDay(1))),
-		policyOf(t, "several", stint.FixedWindow(100, 24*time.Hour).Named("a"), stint.SlidingWindowCounter(100, 24*time.Hour).Named("b")),
+		policyOf(t, "several", stint.FixedWindow(100, 24*time.Hour).FromFirst().Named("a"), stint.SlidingWindowCounter(100, 24*time.Hour).Named("b")),
 	}
 	left := int64(100)
 	takeAll := func() {
