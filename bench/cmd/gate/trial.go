@@ -28,8 +28,9 @@ type suspect struct {
 // Each pair adds the logarithm of how much likelier the second makes what was seen. A suspect is
 // guilty at guilty, acquitted at acquitted, and acquitted if neither is reached in mostPairs.
 //
-// A pair is two programs, linked anew, each in a layout of its own. Whom the first few pairs do not acquit is measured
-// often in each pair, and the least counts: noise would hide a loss that is little above the bound.
+// A pair is two programs, linked anew, each in a layout of its own. When only few suspects are left, the pair measures
+// each often, in less time than the linking takes, and the least counts: noise would hide a loss that is little above the
+// bound.
 //
 // A row whose cost is just at the bound is above it in half of the pairs or less, whatever else the
 // machine does: noise strikes whichever program runs at that moment, which is drawn by lot. Such a row
@@ -41,7 +42,7 @@ const (
 	mostPairs = 100  // a quarter of an hour of a row; most suspects take ten
 	oftener   = 0.75 // the share of pairs of the second hypothesis
 
-	few   = 8 // pairs
+	few   = 2 // suspects
 	often = 5 // measurements of both
 )
 
@@ -65,7 +66,7 @@ func settle(ctx context.Context, trees []*tree, suspects []*suspect, duration ti
 	open := slices.Clone(suspects)
 	for pairs := 0; pairs < mostPairs && len(open) > 0; pairs++ {
 		times := 1
-		if pairs >= few {
+		if len(open) <= few {
 			times = often
 		}
 		if err := runInTurn(ctx, trees[0], open, times, duration); err != nil {
