@@ -29,8 +29,7 @@ type suspect struct {
 // guilty at guilty, acquitted at acquitted, and acquitted if neither is reached in mostPairs.
 //
 // A pair is two programs, linked anew, each in a layout of its own. When only few suspects are left, the pair measures
-// each often, in less time than the linking takes, and the least counts: noise would hide a loss that is little above the
-// bound.
+// each often, in less time than linking takes, and the least counts: noise would hide a loss little above the bound.
 //
 // A row whose cost is just at the bound is above it in half of the pairs or less, whatever else the
 // machine does: noise strikes whichever program runs at that moment, which is drawn by lot. Such a row
