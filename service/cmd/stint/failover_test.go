@@ -137,7 +137,7 @@ func TestServerIsSilent(t *testing.T) {
 func TestInstancesAreCounted(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t)
-	args := []string{"--store", redis.URL(), "--on-store-failure", "local", "--instances", "auto"}
+	args := []string{"--store", redis.URL(), "--store-timeout=100ms", "--on-store-failure", "local", "--instances", "auto"}
 	url, log := start(t, args...)
 	start(t, args...)
 	eventually(t, "both are counted", func() bool {
@@ -165,7 +165,7 @@ func TestAdvice(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t, testredis.Config("maxmemory", "100mb"), testredis.Config("maxmemory-policy", "allkeys-lru"))
 	must.Do(t, redis.Stop())
-	_, log := start(t, "--store", redis.URL())
+	_, log := start(t, "--store", redis.URL(), "--store-timeout=100ms")
 	eventually(t, "the store is unreachable", func() bool { return strings.Contains(log.String(), "the store is unreachable") })
 	if strings.Contains(log.String(), "maxmemory-policy") {
 		t.Error("the service knows a server that is not there")
@@ -178,7 +178,7 @@ func TestAdvice(t *testing.T) {
 func TestIdleProcessNoticesAnOutage(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t)
-	url, log := start(t, "--store", redis.URL())
+	url, log := start(t, "--store", redis.URL(), "--store-timeout=100ms")
 	must.Do(t, redis.Stop())
 	eventually(t, "the log says so", func() bool { return strings.Contains(log.String(), "the store is unreachable") })
 	eventually(t, "so do the metrics", func() bool {

@@ -132,9 +132,13 @@ func startIn(t testing.TB, variables map[string]string, args ...string) (url str
 	}
 }
 
+// environment is that of a program. Unless it says otherwise its store has 10 seconds, as the machine may be busy.
 func environment(variables map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		text, found := variables[name]
+		if !found && name == "STINT_STORE_TIMEOUT" {
+			return "10s", true
+		}
 		return text, found
 	}
 }
@@ -238,7 +242,7 @@ func TestServeBeforeStore(t *testing.T) {
 	t.Parallel()
 	redis := testredis.Start(t, testredis.Password("hunter2"))
 	must.Do(t, redis.Stop())
-	url, log := start(t, "--store", redis.URL())
+	url, log := start(t, "--store", redis.URL(), "--store-timeout=2s")
 	eventually(t, "the log says that the store is unreachable", func() bool { return strings.Contains(log.String(), "the store is unreachable") })
 	check := func() string {
 		t.Helper()
