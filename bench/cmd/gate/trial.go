@@ -24,7 +24,8 @@ type suspect struct {
 
 // A trial measures both of a suspect again and again, each time in an order drawn by lot, and counts
 // the pairs in which the suspect costs more than most times the other. This is a sequential
-// probability ratio test (Wald, 1945): of "more in half of the pairs" against "more in three of four".
+// probability ratio test (Wald, 1945): of "more in half of the pairs" against "more in nine of ten", which is so of a
+// row that costs a tenth more than in the baseline.
 // Each pair adds the logarithm of how much likelier the second makes what was seen. A suspect is
 // guilty at guilty, acquitted at acquitted, and acquitted if neither is reached in mostPairs.
 //
@@ -37,9 +38,9 @@ type suspect struct {
 // and 1e-9 for all rows of the table together.
 const (
 	guilty    = 25.4 // -ln(1e-11) = 25.33
-	acquitted = -2
-	mostPairs = 100  // a quarter of an hour of a row; most suspects take ten
-	oftener   = 0.75 // the share of pairs of the second hypothesis
+	acquitted = -3   // wrongly with a probability of at most exp(-3), likewise
+	mostPairs = 100  // a quarter of an hour of a row; most suspects take three
+	oftener   = 0.9  // the share of pairs of the second hypothesis
 
 	few   = 2 // suspects
 	often = 5 // measurements of both
