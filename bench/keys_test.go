@@ -4,10 +4,16 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync"
+	"testing"
 )
 
-// manyKeys is the number of keys where there are many.
-const manyKeys = 1_000_000
+// manyKeys is the number of keys where there are many: with -short, by which nothing is measured, few.
+func manyKeys() int {
+	if testing.Short() {
+		return 10_000
+	}
+	return 1_000_000
+}
 
 // names returns the first n names of clients, each a string of its own.
 func names(n int) []string {
@@ -31,15 +37,15 @@ type workload struct {
 }
 
 var (
-	manyNames  = sync.OnceValue(func() []string { return names(manyKeys) })
-	askedNames = sync.OnceValue(func() []string { return names(manyKeys) })
+	manyNames  = sync.OnceValue(func() []string { return names(manyKeys()) })
+	askedNames = sync.OnceValue(func() []string { return names(manyKeys()) })
 )
 
 func oneName() []string { return names(1) }
 
 // shuffled visits every key once.
 var shuffled = sync.OnceValue(func() []uint32 {
-	order := make([]uint32, manyKeys)
+	order := make([]uint32, manyKeys())
 	for i := range order {
 		order[i] = uint32(i)
 	}
@@ -51,8 +57,8 @@ var shuffled = sync.OnceValue(func() []uint32 {
 // zipf draws keys by Zipf's law with exponent 1.1; which keys are the popular
 // ones is shuffled.
 var zipf = sync.OnceValue(func() []uint32 {
-	order := make([]uint32, 2*manyKeys)
-	ranks := rand.NewZipf(rand.New(rand.NewPCG(3, 4)), 1.1, 1, manyKeys-1)
+	order := make([]uint32, 2*manyKeys())
+	ranks := rand.NewZipf(rand.New(rand.NewPCG(3, 4)), 1.1, 1, uint64(manyKeys()-1))
 	rank := shuffled()
 	for i := range order {
 		order[i] = rank[ranks.Uint64()]

@@ -15,9 +15,9 @@ import (
 // -benchtime=1x.
 func BenchmarkMemory(b *testing.B) {
 	for _, c := range contenders() {
-		name := fmt.Sprintf("impl=%s/alg=token_bucket/order=sequential/keys=%d", c.name, manyKeys)
+		name := fmt.Sprintf("impl=%s/alg=token_bucket/order=sequential/keys=%d", c.name, manyKeys())
 		b.Run(name, func(b *testing.B) {
-			benchmarkMemory(b, manyNames(), func() subject { return c.make(b, generous, manyKeys) })
+			benchmarkMemory(b, manyNames(), func() subject { return c.make(b, generous, manyKeys()) })
 		})
 	}
 	for _, m := range fixedSize() {
@@ -25,15 +25,16 @@ func BenchmarkMemory(b *testing.B) {
 			if m.name == "token_bucket" && order == "sequential" {
 				continue // done above
 			}
-			name := fmt.Sprintf("impl=stint/alg=%s/order=%s/keys=%d", m.name, order, manyKeys)
+			name := fmt.Sprintf("impl=stint/alg=%s/order=%s/keys=%d", m.name, order, manyKeys())
 			b.Run(name, func(b *testing.B) {
 				benchmarkMemory(b, ordered(order), func() subject { return newStint(b, m.limit) })
 			})
 		}
 	}
 	// A table that doubles is at its worst just after it has grown.
-	for n := 7 * manyKeys / 10; n <= 13*manyKeys/10; n += manyKeys / 20 {
-		if n == manyKeys {
+	many := manyKeys()
+	for n := 7 * many / 10; n <= 13*many/10; n += many / 20 {
+		if n == many {
 			continue
 		}
 		b.Run(fmt.Sprintf("impl=stint/alg=token_bucket/order=sequential/keys=%d", n), func(b *testing.B) {

@@ -24,9 +24,17 @@ func many(n int) []rules.Rule {
 	return list
 }
 
+// sizes are how many rules there are, with -short the first number alone.
+func sizes(all ...int) []int {
+	if testing.Short() {
+		return all[:1]
+	}
+	return all
+}
+
 // BenchmarkText writes and reads all rules, and reads them with one that changed.
 func BenchmarkText(b *testing.B) {
-	for _, n := range []int{10_000, 100_000} {
+	for _, n := range sizes(10_000, 100_000) {
 		list := many(n)
 		text, err := rulestore.Encode(list)
 		if err != nil {
@@ -67,7 +75,7 @@ func BenchmarkText(b *testing.B) {
 
 // BenchmarkEdit changes one of many rules.
 func BenchmarkEdit(b *testing.B) {
-	for _, n := range []int{1000, 10_000, 100_000} {
+	for _, n := range sizes(1000, 10_000, 100_000) {
 		b.Run(fmt.Sprintf("rules=%d", n), func(b *testing.B) {
 			m := manage(b, rulestore.NewMemory())
 			ctx := context.Background()

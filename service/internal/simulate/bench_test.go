@@ -34,11 +34,20 @@ func prepared(n, clients int, zipf bool) []simulate.Event {
 	return events
 }
 
+// orFew is a number, a hundredth of it with -short.
+func orFew(n int) int {
+	if testing.Short() {
+		return n / 100
+	}
+	return n
+}
+
 func BenchmarkDecide(b *testing.B) {
 	three := candidate(b, "three", simulate.LimitRule("three",
 		stint.TokenBucket(100, stint.PerMinute(100)), stint.FixedWindow(1000, time.Hour), stint.SlidingWindowCounter(5000, 24*time.Hour)))
+	clients := orFew(1_000_000)
 	for _, keys := range []string{"zipf", "uniform"} {
-		events := prepared(2_000_000, 1_000_000, keys == "zipf")
+		events := prepared(2*clients, clients, keys == "zipf")
 		for _, c := range append(five(b, 100, "1m"), three) {
 			b.Run("keys="+keys+"/alg="+c.Name, func(b *testing.B) {
 				b.ReportAllocs()
@@ -79,7 +88,7 @@ func tenRules() (list []rules.Rule) {
 
 // BenchmarkLog reads lines of 220 bytes, 10,000 in a second of the log, and decides them by ten rules.
 func BenchmarkLog(b *testing.B) {
-	const lines = 1_000_000
+	lines := orFew(1_000_000)
 	rng := rand.New(rand.NewPCG(1, 2))
 	law := rand.NewZipf(rng, 1.1, 1, 1_000_000)
 	paths := []string{"/api/users/77", "/api/users", "/api/orders/5/items", "/api/search?q=x", "/login", "/static/app.js", "/", "/about"}
@@ -105,7 +114,7 @@ func BenchmarkLog(b *testing.B) {
 		if err := o.Flush(); err != nil {
 			b.Fatal(err)
 		}
-		if report := finish(b, s); report.Events != lines {
+		if report := finish(b, s); report.Events != int64(lines) {
 			b.Fatal(report.Events)
 		}
 	}

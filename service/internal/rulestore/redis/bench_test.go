@@ -17,6 +17,9 @@ import (
 // in force in another manager, the longest script call and how large a revision is.
 func BenchmarkRedis(b *testing.B) {
 	for _, n := range []int{10_000, 100_000} {
+		if n > 10_000 && testing.Short() {
+			break
+		}
 		b.Run(fmt.Sprintf("rules=%d", n), func(b *testing.B) {
 			s := testredis.Start(b, testredis.Config("slowlog-log-slower-than", "0"), testredis.Config("slowlog-max-len", "10000"))
 			at := rueidis.Config{URL: s.URL()}
