@@ -115,10 +115,7 @@ func (s *Store) decideOne(op *stint.Op, l *limit) stint.Decision {
 	if op.Each != nil {
 		op.Each[0] = out
 	}
-	return stint.Decision{
-		Allowed: out.Allowed, Limit: out.Limit, Remaining: out.Remaining, RetryAfter: out.RetryAfter,
-		ResetAfter: out.ResetAfter, Delay: out.Delay, Applied: out.Applied, At: now,
-	}
+	return decide.Single(&out, now)
 }
 
 // Take implements [stint.Store]. It takes of one limit whose state is in a slot without the shard's

@@ -230,6 +230,14 @@ func Combine(outs []stint.Outcome, ways []uint16, at stint.Instant) stint.Decisi
 	return combine(outs, ways, allowed, via, at)
 }
 
+// Single is the decision of an operation from the outcome of its only limit.
+func Single(o *stint.Outcome, at stint.Instant) stint.Decision {
+	return stint.Decision{
+		Allowed: o.Allowed, Limit: o.Limit, Remaining: o.Remaining, RetryAfter: o.RetryAfter,
+		ResetAfter: o.ResetAfter, Delay: o.Delay, Applied: o.Applied, At: at,
+	}
+}
+
 // combine is Combine where it is known what was chosen.
 func combine(outs []stint.Outcome, ways []uint16, allowed bool, via uint8, at stint.Instant) (d stint.Decision) {
 	d.Allowed, d.Via, d.At = allowed, via, at

@@ -375,6 +375,9 @@ func (br *Batcher) sendAll() {
 		for appended < len(calls) && br.appendCall(b, calls[appended]) {
 			appended++
 		}
+		br.mu.Lock()
+		br.queued -= len(b.Entries())
+		br.mu.Unlock()
 		// The last call may have been appended in part: its rest waits for what is sent.
 		if appended < len(calls) && calls[appended].batch != nil {
 			appended++
@@ -503,9 +506,6 @@ func (br *Batcher) appendCall(b *batch, c *Call) bool {
 	if c.appended > from {
 		c.batch = b
 		b.parts = append(b.parts, part{c, c.appended - from})
-		br.mu.Lock()
-		br.queued -= c.appended - from
-		br.mu.Unlock()
 	}
 	return c.appended == len(c.ops)
 }

@@ -273,7 +273,11 @@ func (d *decider) decide(e *Entry) {
 	if e.hold != nil && (e.hold.err != nil || e.hold.left) {
 		return
 	}
-	e.Decision = e.combine(outcomes, d.now)
+	if len(outcomes) == 1 && len(e.Ways) == 0 && e.hold == nil && !e.logs {
+		e.Decision = decide.Single(&outcomes[0], d.now)
+	} else {
+		e.Decision = e.combine(outcomes, d.now)
+	}
 	if e.Verb == stint.VerbSettle {
 		e.Decision.Applied = decide.Settled(outcomes, func(i int) bool { return limits[i].Limit.Settles() })
 	}
