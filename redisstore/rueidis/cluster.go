@@ -27,8 +27,11 @@ const (
 	// while a slot moves.
 	firstPause = 2 * time.Millisecond
 	lastPause  = 50 * time.Millisecond
-	// memberGap is how often it is looked which nodes have left.
+	// memberGap is how often it is looked which nodes have left, and settled for how long one has to have been there for
+	// that: rueidis has one that a command was sent on to (ASK), which serves no slot yet, until it asks again who serves
+	// which slots.
 	memberGap = 200 * time.Millisecond
+	settled   = 2 * time.Second
 	// stalled is for how long what a connection has received may lie unread before this
 	// process counts as behind.
 	stalled = 10 * time.Millisecond
@@ -88,16 +91,47 @@ func (c *clusterConn) make() {
 // the end: a command would wait there in vain, and a subscription hear nothing.
 // rueidis does so 5 seconds later. members are those at the beginning.
 func (c *clusterConn) dropDeparted(client rueidis.Client, members map[string]rueidis.Client) {
+	known := membership{}
+	for address := range members {
+		known[address] = time.Time{}
+	}
 	for sleep.Jittered(c.life, memberGap) == nil {
-		now := client.Nodes()
-		c.mu.Lock()
-		for conn := range c.conns {
-			if members[conn.address] != nil && now[conn.address] == nil {
-				go conn.giveUp(errNodeLeft)
-			}
+		for _, address := range known.look(client.Nodes(), time.Now()) {
+			c.drop(address)
 		}
-		c.mu.Unlock()
-		members = now
+	}
+}
+
+// membership is since when nodes have been there.
+type membership map[string]time.Time
+
+// look notes which nodes are there now, and returns those that have left.
+func (m membership) look(now map[string]rueidis.Client, at time.Time) (left []string) {
+	for address, since := range m {
+		if now[address] != nil {
+			continue
+		}
+		delete(m, address)
+		if at.Sub(since) > settled {
+			left = append(left, address)
+		}
+	}
+	for address := range now {
+		if _, known := m[address]; !known {
+			m[address] = at
+		}
+	}
+	return left
+}
+
+// drop gives up the connections to a node that has left.
+func (c *clusterConn) drop(address string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for conn := range c.conns {
+		if conn.address == address {
+			go conn.giveUp(errNodeLeft)
+		}
 	}
 }
 

@@ -4,8 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
 
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/redisconn"
@@ -62,6 +66,35 @@ func TestPatienceWhileSlotsMove(t *testing.T) {
 	got, err := c.Eval(t.Context(), &redisconn.Script{Source: "return 1", Digest: "abc"}, []string{"{k}a", "{k}b"}, nil)
 	if got != "done" || err != nil {
 		t.Errorf("after %d rounds of patience: %q, %v", rounds, got, err)
+	}
+}
+
+// A slot moves to a node that serves none yet: rueidis has that node from when a command was sent on to it until it asks
+// who serves which slots. It has not left then, and calls under way there go on.
+func TestMembership(t *testing.T) {
+	var client struct{ rueidis.Client }
+	begun := time.Now()
+	known := membership{"first": {}, "other": {}}
+	for i, look := range []struct {
+		after time.Duration
+		nodes []string
+		left  []string
+	}{
+		{0, []string{"first", "other"}, nil},
+		{200 * time.Millisecond, []string{"first", "other", "new"}, nil},
+		{1400 * time.Millisecond, []string{"first", "other"}, nil}, // it serves no slot
+		{1600 * time.Millisecond, []string{"first", "new"}, []string{"other"}},
+		{3700 * time.Millisecond, []string{"first", "new"}, nil},
+		{3900 * time.Millisecond, []string{"first"}, []string{"new"}},
+		{4100 * time.Millisecond, nil, []string{"first"}},
+	} {
+		nodes := map[string]rueidis.Client{}
+		for _, address := range look.nodes {
+			nodes[address] = client
+		}
+		if left := known.look(nodes, begun.Add(look.after)); !slices.Equal(left, look.left) {
+			t.Errorf("look %d: %q have left, want %q", i, left, look.left)
+		}
 	}
 }
 
