@@ -230,7 +230,8 @@ func Combine(outs []stint.Outcome, ways []uint16, at stint.Instant) stint.Decisi
 	return combine(outs, ways, allowed, via, at)
 }
 
-// Single is the decision of an operation from the outcome of its only limit.
+// Single is the decision of an operation from the outcome of its only limit. Like those of algorithms, it has a
+// RetryAfter only if it denies, and a Delay only if it allows.
 func Single(o *stint.Outcome, at stint.Instant) stint.Decision {
 	return stint.Decision{
 		Allowed: o.Allowed, Limit: o.Limit, Remaining: o.Remaining, RetryAfter: o.RetryAfter,

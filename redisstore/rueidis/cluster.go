@@ -92,9 +92,7 @@ func (c *clusterConn) make() {
 // rueidis does so 5 seconds later. members are those at the beginning.
 func (c *clusterConn) dropDeparted(client rueidis.Client, members map[string]rueidis.Client) {
 	known := membership{}
-	for address := range members {
-		known[address] = time.Time{}
-	}
+	known.look(members, time.Time{}) // they have been there for long
 	for sleep.Jittered(c.life, memberGap) == nil {
 		for _, address := range known.look(client.Nodes(), time.Now()) {
 			c.drop(address)

@@ -244,6 +244,7 @@ type decider struct {
 func (d *decider) decide(e *Entry) {
 	limits := d.batch.Limits(e)
 	outcomes := d.batch.Outcomes(e)
+	single := false // whether one limit was decided here
 	switch {
 	case e.hold != nil, d.batch.mix&withHolds != 0:
 		d.readAnswer(e, limits, outcomes)
@@ -267,13 +268,14 @@ func (d *decider) decide(e *Entry) {
 		}
 	case len(limits) == 1 && !e.logs && len(e.Ways) == 0:
 		d.decideOne(e, &limits[0], &outcomes[0])
+		single = true
 	default:
 		d.decideMany(e, limits, outcomes)
 	}
 	if e.hold != nil && (e.hold.err != nil || e.hold.left) {
 		return
 	}
-	if len(outcomes) == 1 && len(e.Ways) == 0 && e.hold == nil && !e.logs {
+	if single {
 		e.Decision = decide.Single(&outcomes[0], d.now)
 	} else {
 		e.Decision = e.combine(outcomes, d.now)
