@@ -226,7 +226,7 @@ func TestKeepAlive(t *testing.T) {
 	})
 }
 
-// Who waits for a place gets it when one is released, in the order of coming.
+// Waiters get a place when one is released, in the order in which they came.
 func TestReserveWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newReserving(t, stint.Concurrency(1))
@@ -269,8 +269,8 @@ func TestReserveWait(t *testing.T) {
 	})
 }
 
-// Who waits for a place behind another is not turned away, since the holds expire late: a place may be free sooner. What
-// never fits waits for nobody.
+// A waiter behind another is not turned away because the holds expire late: a place may be free sooner. A request that
+// never fits does not wait.
 func TestReserveWaitBehindAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newReserving(t, stint.Concurrency(1))
@@ -336,7 +336,7 @@ func (s *leftStore) Decide(ctx context.Context, op stint.Op) (stint.Decision, er
 	return d, err
 }
 
-// Nobody can end a hold whose ID nobody knows. One that the caller has named is the caller's, who may ask again.
+// If a caller leaves, a hold whose ID it does not know is cancelled. A hold that it named stays: it may ask again.
 func TestACallerThatLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &leftStore{Store: memstore.New(memstore.Config{})}
@@ -366,7 +366,7 @@ func (s silentStore) Decide(ctx context.Context, op stint.Op) (stint.Decision, e
 	return d, err
 }
 
-// Nor one whose Reserve the store answers too late, while its caller is there.
+// So is a hold whose Reserve the store answers too late, while its caller is there.
 func TestAReserveThatIsAnsweredTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := must.Get(stint.New(silentStore{memstore.New(memstore.Config{})}, "p", stint.Concurrency(5)))(t)

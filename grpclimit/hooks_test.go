@@ -277,7 +277,7 @@ func TestClientWithoutALimiter(t *testing.T) {
 	})
 }
 
-// A client that refuses waits for no pause and no permit, but for the turn of a leaky bucket.
+// A client that refuses does not wait for a pause or a permit, only for the turn of a leaky bucket.
 func TestClientRefuses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()

@@ -159,7 +159,7 @@ func TestDenials(t *testing.T) {
 	}
 }
 
-// Without a configuration of costs all calls but pings are charged, to the token's user or to all who have none.
+// By default every call but a ping is charged: to the token's user, or to a key that callers without a user share.
 func TestDefaults(t *testing.T) {
 	limiter := newLimiter(t, stint.FixedWindow(100, time.Hour))
 	limits := newLimits(t, mcplimit.Config{Limiter: limiter})

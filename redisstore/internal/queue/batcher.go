@@ -1,5 +1,5 @@
-// Package queue gathers operations and sends them in batches: who waits, what is in flight, how much may be, and what
-// becomes of callers who leave and of operations that have to be sent later. What a batch is made of is package wire's.
+// Package queue gathers operations and sends them in batches. It holds the calls that wait and the batches in flight,
+// bounds both, and handles callers who leave and operations that have to be sent later. Package wire makes the batches.
 package queue
 
 import (
@@ -56,8 +56,7 @@ type Batcher struct {
 
 	mu      sync.Mutex
 	pending list
-	// queued is how many operations wait; it is at most MaxQueue, but for a call that found the queue
-	// empty.
+	// queued is the number of waiting operations. Only a call that found the queue empty may raise it above MaxQueue.
 	queued int
 	// inFlight is how many batches are with the server, or about to be.
 	inFlight int

@@ -54,7 +54,7 @@ func TestServerIsKilled(t *testing.T) {
 		t.Run(test.mode, func(t *testing.T) {
 			t.Parallel()
 			redis := testredis.Start(t)
-			url, log := start(t, "--store", redis.URL(), "--store-timeout=10s", "--on-store-failure", test.mode, "--instances", "4")
+			url, log := start(t, "--store", redis.URL(), "--on-store-failure", test.mode, "--instances", "4")
 			const query = "key=k&algorithm=SLIDING_WINDOW_LOG"
 			if status, c := checked(t, url, query); status != 200 || c.Degraded {
 				t.Fatalf("%d %+v", status, c)

@@ -190,7 +190,7 @@ func TestRights(t *testing.T) {
 	}
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(receiver.Close)
-	url, stop := startWith(t, map[string]string{"STINT_ALERTS_URL": receiver.URL}, yearly(t), "--store", strings.Replace(redis.URL(), "redis://", "redis://limiter:hunter2@", 1), "--store-timeout=10s")
+	url, stop := startWith(t, map[string]string{"STINT_ALERTS_URL": receiver.URL}, yearly(t), "--store", strings.Replace(redis.URL(), "redis://", "redis://limiter:hunter2@", 1))
 	for range 2 {
 		checkAs(t, url, "r-1", "key=ann&algorithm=FIXED_WINDOW&permits=60")
 	}

@@ -54,8 +54,8 @@ func TestServeSharedRules(t *testing.T) {
 	server := testredis.Start(t)
 	shared := editor(t, server.URL())
 	putLogin(t, shared, 2)
-	one, _ := start(t, "--store", server.URL(), "--store-timeout=10s")
-	other, log := start(t, "--store", server.URL(), "--store-timeout=10s")
+	one, _ := start(t, "--store", server.URL())
+	other, log := start(t, "--store", server.URL())
 	for i, url := range []string{one, other, one} {
 		want := http.StatusOK
 		if i == 2 {
