@@ -79,7 +79,7 @@ $(NODE_CLIENTS): test/resp/node/package-lock.json
 	@cd test/resp/node && npm ci --no-audit --no-fund --loglevel=error > /dev/null && touch node_modules
 
 .PHONY: test-all
-test-all: test test-race ## run all tests: the race detector, browsers, proxies, MongoDB, Valkey, faults, attacks, the release, packages
+test-all: test test-race test-mongo ## run all tests: the race detector, browsers, proxies, MongoDB, Valkey, faults, attacks, the release, packages
 	@$(MAKE) test-rest
 
 .PHONY: test-race
@@ -87,8 +87,13 @@ test-race: web ## run the tests in which things happen at the same time under th
 	@scripts/ensure curl redis-server nginx python3
 	@scripts/test race
 
+.PHONY: test-mongo
+test-mongo: web ## run the tests of rules in MongoDB, and the example with them
+	@scripts/ensure redis-server
+	@scripts/test mongo
+
 .PHONY: test-rest
-test-rest: web ## run what test-all runs besides test and test-race
+test-rest: web ## run what test-all runs besides test, test-race and test-mongo
 	@scripts/ensure curl redis-server node npm chromium nginx caddy php python3 python3-redis script prometheus amtool rpm systemd-analyze
 	@$(MAKE) $(NODE_CLIENTS)
 	@$(MAKE) lint-alone
