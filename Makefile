@@ -209,7 +209,7 @@ image: web ## make the context of deploy/Dockerfile, in bin/image
 .PHONY: release-check
 release-check: ## make a release in a folder of its own, and prove that its modules and its program are had from a proxy
 	@scripts/ensure node npm
-	@go test ./test/release -count 1 -v
+	@go test ./test/release -count 1 -timeout 30m -v
 
 .PHONY: package-check
 package-check: web ## make a release of this platform, and install, run, upgrade and remove its packages, image and chart; needs root
