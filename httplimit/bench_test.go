@@ -27,7 +27,7 @@ func variants(t testing.TB) map[string]http.Handler {
 	}
 	byRules := func(limit stint.Limit, fields httplimit.Fields) http.Handler {
 		rule := rules.Rule{ID: "r", Scope: []string{rules.PerIP}, Limits: []stint.Limit{limit}}
-		return wrapRules(t, httplimit.Config{Rules: enforced(t, memstore.New(memstore.Config{}), rule), Fields: fields}, hello)
+		return wrap(t, httplimit.Config{Rules: enforced(t, memstore.New(memstore.Config{}), rule), Fields: fields}, hello)
 	}
 	plenty, little := stint.TokenBucket(1e9, stint.PerSecond(1e9)), stint.TokenBucket(1, stint.PerDay(1))
 	return map[string]http.Handler{

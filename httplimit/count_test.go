@@ -15,9 +15,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
-	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 )
@@ -59,10 +57,7 @@ func TestCountedStatus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				limiter, err := stint.New(memstore.New(memstore.Config{}), "login", stint.FixedWindow(5, 24*time.Hour).FromFirst())
-				if err != nil {
-					t.Fatal(err)
-				}
+				limiter := limiterOn(t, memstore.New(memstore.Config{}), stint.FixedWindow(5, 24*time.Hour).FromFirst())
 				got := 0
 				h := wrap(t, httplimit.Config{Limiter: limiter, Count: func(status int) bool {
 					got = status
@@ -95,19 +90,16 @@ type leaveKey struct{}
 // Five failed logins: who fails five times is denied for as long as the window lasts, and who succeeds is not counted.
 // By rules it is the same.
 func TestFailedLogins(t *testing.T) {
+	log := stint.SlidingWindowLog(5, 15*time.Minute)
 	plain := func(t *testing.T, store stint.Store) httplimit.Config {
 		t.Helper()
-		limiter := must.Get(stint.New(store, "login", stint.SlidingWindowLog(5, 15*time.Minute)))(t)
-		return httplimit.Config{Limiter: limiter, Count: func(status int) bool { return status == 401 }}
+		return httplimit.Config{Limiter: limiterOn(t, store, log), Count: func(status int) bool { return status == 401 }}
 	}
 	byRules := func(t *testing.T, store stint.Store) httplimit.Config {
 		t.Helper()
-		set := must.Get(rules.Compile([]rules.Rule{{
-			ID: "login", Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.SlidingWindowLog(5, 15*time.Minute)},
-			Count: rules.Count{Status: []int{401}},
-		}}, rules.Options{}))(t)
-		limiter := must.Get(enforce.New(enforce.Config{Store: store, Set: set}))(t)
-		return httplimit.Config{Rules: limiter, Reserve: &stint.Hold{}}
+		login := rules.Rule{ID: "login", Scope: []string{rules.PerIP}, Limits: []stint.Limit{log}}
+		login.Count.Status = []int{401}
+		return httplimit.Config{Rules: enforced(t, store, login), Reserve: &stint.Hold{}}
 	}
 	for name, config := range map[string]func(*testing.T, stint.Store) httplimit.Config{"plain": plain, "by rules": byRules} {
 		t.Run(name, func(t *testing.T) {
@@ -146,25 +138,5 @@ func TestFailedLogins(t *testing.T) {
 				want("/right", 200, "")
 			})
 		})
-	}
-}
-
-// What can't be given back, or is said twice, is a fault.
-func TestCountRefused(t *testing.T) {
-	all := func(int) bool { return true }
-	for want, limit := range map[string]stint.Limit{
-		"Count: limit 0: cost is 0; allowed: 1 or more for a leaky bucket": stint.LeakyBucket(5, stint.PerSecond(1)),
-		"Count: limit 0: CountDenied is true; allowed: false":              stint.SlidingWindowLog(5, time.Second).CountingDenied(),
-		"Count: limit 0: lease is 2; allowed: none":                        stint.FixedWindow(5, time.Second).WithLease(2),
-	} {
-		limiter := must.Get(stint.New(memstore.New(memstore.Config{}), "a", limit))(t)
-		if _, err := httplimit.New(httplimit.Config{Limiter: limiter, Count: all}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
-		}
-	}
-	limiter := must.Get(enforce.New(enforce.Config{Store: memstore.New(memstore.Config{})}))(t)
-	const want = `Count is "set"; allowed: nil with rules`
-	if _, err := httplimit.New(httplimit.Config{Rules: limiter, Count: all}); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v, want %s", err, want)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"time"
@@ -28,13 +29,11 @@ func ExampleNew_rules() {
 		},
 	}, rules.Options{})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: still}), Set: set})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	limit, err := httplimit.New(httplimit.Config{
 		Rules: limiter,
@@ -49,8 +48,7 @@ func ExampleNew_rules() {
 		},
 	})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	handler := limit.Wrap(http.NotFoundHandler())
 
@@ -86,25 +84,21 @@ func ExampleTransportConfig_rules() {
 		{ID: "no-deletions", Match: rules.Match{Methods: []string{"DELETE"}}, Scope: []string{rules.Global}, Banned: true},
 	}, rules.Options{})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{}), Set: set})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	transport, err := httplimit.NewTransport(httplimit.TransportConfig{Rules: limiter})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	client := &http.Client{Transport: transport, Timeout: 30 * time.Second}
 	for _, method := range []string{http.MethodGet, http.MethodDelete} {
 		r, err := http.NewRequestWithContext(context.Background(), method, server.URL, nil)
 		if err != nil {
-			fmt.Println(err)
-			return
+			log.Fatal(err)
 		}
 		response, err := client.Do(r)
 		var refused *httplimit.RefusedError

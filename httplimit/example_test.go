@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -21,18 +22,15 @@ import (
 func ExampleMiddleware_Wrap() {
 	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "api", stint.SlidingWindowCounter(2, time.Minute))
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	clients, err := clientip.New(clientip.Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Clients: clients})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /hello", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
@@ -57,8 +55,7 @@ func ExampleMiddleware_Wrap() {
 func ExampleNew() {
 	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "api", stint.TokenBucket(100, stint.PerSecond(10)))
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	limit, err := httplimit.New(httplimit.Config{
 		Limiter: limiter,
@@ -72,8 +69,7 @@ func ExampleNew() {
 		Fields: httplimit.XRateLimit | httplimit.RetryAfter,
 	})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	handler := limit.Wrap(http.NotFoundHandler())
 
@@ -102,13 +98,11 @@ func ExampleTransport() {
 
 	limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(2, stint.PerSecond(2)))
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	transport, err := httplimit.NewTransport(httplimit.TransportConfig{Limiter: limiter})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	client := &http.Client{Transport: transport, Timeout: 30 * time.Second}
 	for range 2 {
@@ -133,8 +127,7 @@ func ExampleTransport() {
 func ExampleWriteHeaders() {
 	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "api", stint.FixedWindow(1, time.Minute))
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	search := func(w http.ResponseWriter, r *http.Request) {
 		d, err := limiter.Allow(r.Context(), r.URL.Query().Get("q"))
@@ -163,8 +156,7 @@ func ExampleWriteHeaders() {
 func ExampleConfig_limiterOf() {
 	limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.FixedWindow(1, time.Hour))
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	limit, err := httplimit.New(httplimit.Config{
 		LimiterOf: func(r *http.Request) (*stint.Limiter, error) {
@@ -179,8 +171,7 @@ func ExampleConfig_limiterOf() {
 		},
 	})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	handler := limit.Wrap(http.NotFoundHandler())
 	for _, plan := range []string{"free", "free", "pro", "unlimited"} {

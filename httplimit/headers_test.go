@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -235,7 +234,7 @@ func TestWriteHeaders(t *testing.T) {
 		l, direct := limiter(t, limits...), limiter(t, limits...)
 		handler := wrap(t, httplimit.Config{Limiter: l}, hello)
 		for range 3 {
-			want := ask(t, handler, "192.0.2.1:1").Header()
+			want := get(t.Context(), handler, "/").Header()
 			each := make([]stint.Outcome, len(limits))
 			d, err := direct.Ask(t.Context(), "192.0.2.1", stint.Query{Each: each})
 			got, short := http.Header{}, http.Header{}
@@ -261,11 +260,11 @@ func TestIgnoredForwarded(t *testing.T) {
 	t.Cleanup(func() { slog.SetDefault(old) })
 	handler := wrap(t, httplimit.Config{Limiter: limiter(t, stint.FixedWindow(100, time.Minute))}, hello)
 	for i, want := range []int{0, 1, 1} {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		r := request(t, http.MethodGet, "/")
 		if i > 0 {
 			r.Header.Set("X-Forwarded-For", "198.51.100.7")
 		}
-		handler.ServeHTTP(httptest.NewRecorder(), r)
+		send(handler, r)
 		if n := strings.Count(log.String(), "a forwarded header is ignored"); n != want {
 			t.Errorf("request %d: %d lines, want %d: %s", i, n, want, log.String())
 		}

@@ -3,7 +3,6 @@ package httplimit_test
 import (
 	"errors"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +25,8 @@ func plans(t testing.TB, limiter *stint.Limiter) func(*http.Request) (*stint.Lim
 			return nil, nil //nolint:nilnil // it is what says so
 		case "places":
 			return limiter.With(stint.Concurrency(1))
+		case "zero":
+			return new(stint.Limiter), nil
 		case "":
 			return nil, stint.Invalid("plan", plan, "free or pro")
 		default:
@@ -64,16 +65,18 @@ func TestLimiterOf(t *testing.T) {
 		{"", 400, "", "plan is"},
 		{"lost", 503, "", "could not be decided"},
 		{"places", 503, "", "could not be decided"},
+		{"zero", 503, "", "could not be decided"},
 	} {
 		failed = nil
-		w := send(h, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/?plan="+test.plan, nil))
+		w := get(t.Context(), h, "/?plan="+test.plan)
 		if w.Code != test.status || w.Header().Get("X-RateLimit-Remaining") != test.left {
 			t.Errorf("%s: %d %v", test.plan, w.Code, w.Header())
 		}
 		if w.Code != http.StatusOK {
 			expectProblem(t, w, test.status, test.text)
 		}
-		if (failed != nil) != (test.status == 400 || test.status == 503) || test.status == 503 && !errors.Is(failed, stint.ErrUnavailable) {
+		if (failed != nil) != (test.status == 400 || test.status == 503) ||
+			test.status == 503 && !errors.Is(failed, stint.ErrUnavailable) {
 			t.Errorf("%s: Failed is told %v", test.plan, failed)
 		}
 		if strings.Contains(w.Body.String(), "table") {
@@ -99,27 +102,9 @@ func TestLimiterOfHolds(t *testing.T) {
 		}
 	}))
 	for plan, want := range map[string]int{"places": 429, "unlimited": 200} {
-		w := send(h, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/?plan="+plan, nil))
+		w := get(t.Context(), h, "/?plan="+plan)
 		if w.Code != http.StatusOK || inner != want {
 			t.Errorf("%s: %d, and %d for one within it, want %d", plan, w.Code, inner, want)
-		}
-	}
-}
-
-// A configuration says one way to decide, and no function that nothing would call.
-func TestNewRefusesWaysToDecide(t *testing.T) {
-	one, byPlan, byRules := limiter(t, stint.FixedWindow(1, time.Minute)), plans(t, nil), standing(t)
-	key := func(*http.Request) (string, error) { return "k", nil }
-	cost := func(*http.Request) (int64, error) { return 1, nil }
-	for want, config := range map[string]httplimit.Config{
-		`Limiter is "nil"`:     {},
-		`Limiter is "several"`: {Limiter: one, LimiterOf: byPlan},
-		"Limiter is":           {LimiterOf: byPlan, Rules: byRules},
-		"Key is":               {Rules: byRules, Key: key},
-		"Cost is":              {Rules: byRules, Cost: cost},
-	} {
-		if _, err := httplimit.New(config); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
 		}
 	}
 }

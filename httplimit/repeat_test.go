@@ -68,34 +68,21 @@ func newRepeated(t *testing.T, byRules bool, store stint.Store) (m *repeated) {
 	t.Helper()
 	m = &repeated{}
 	day := stint.FixedWindow(1000, 24*time.Hour).FromFirst()
-	hold := &stint.Hold{TTL: time.Minute}
-	var err error
+	config := httplimit.Config{Reserve: &stint.Hold{TTL: time.Minute}, Failed: m.failed(t)}
 	claim := stint.Claim{Key: "k", Permits: 1}
 	if byRules {
-		set, fault := rules.Compile([]rules.Rule{{
+		config.Rules = enforced(t, store, rules.Rule{
 			ID: "llm", Scope: []string{rules.PerUser}, Missing: rules.MissingSkip, Costs: []rules.Cost{{Permits: 100}}, Limits: []stint.Limit{day},
-		}}, rules.Options{})
-		if fault != nil {
-			t.Fatal(fault)
-		}
-		limiter := must.Get(enforce.New(enforce.Config{Store: store, Set: set}))(t)
-		m.limits, err = httplimit.New(httplimit.Config{
-			Rules: limiter, Reserve: hold, Failed: m.failed(t),
-			Describe: func(_ *http.Request, r *rules.Request) error { r.User = "k"; return nil },
-			Decided:  func(_ *http.Request, v *enforce.Verdict) { claim.Key, claim.Policy = v.Claim.Key, v.Claim.Policy },
 		})
+		config.Describe = func(_ *http.Request, r *rules.Request) error { r.User = "k"; return nil }
+		config.Decided = func(_ *http.Request, v *enforce.Verdict) { claim.Key, claim.Policy = v.Claim.Key, v.Claim.Policy }
 	} else {
-		limiter := must.Get(stint.New(store, "api", day))(t)
-		claim.Policy = limiter.Policy()
-		m.limits, err = httplimit.New(httplimit.Config{
-			Limiter: limiter, Reserve: hold, Failed: m.failed(t),
-			Key:  func(*http.Request) (string, error) { return "k", nil },
-			Cost: func(*http.Request) (int64, error) { return 100, nil },
-		})
+		config.Limiter = limiterOn(t, store, day)
+		claim.Policy = config.Limiter.Policy()
+		config.Key = func(*http.Request) (string, error) { return "k", nil }
+		config.Cost = func(*http.Request) (int64, error) { return 100, nil }
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	m.limits = must.Get(httplimit.New(config))(t)
 	m.left = func() int64 {
 		d := must.Get(store.Decide(t.Context(), stint.Op{Verb: stint.VerbPeek, Claim: claim}))(t)
 		return d.Remaining
@@ -109,7 +96,7 @@ func (m *repeated) serve(ctx context.Context, handle func(ctx context.Context)) 
 }
 
 // What a request cost is charged once, though its commit fails for as long as the store remembers the hold, and Failed
-// is told by what.
+// is told by what. A drain waits for it.
 func TestMiddlewareRepeatsCommits(t *testing.T) {
 	for name, test := range map[string]struct {
 		handle  func(ctx context.Context)
@@ -128,11 +115,10 @@ func TestMiddlewareRepeatsCommits(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					store := storetest.NewFaulty(memstore.New(memstore.Config{}))
 					m := newRepeated(t, byRules, store)
-					over := outage(store)
+					start := time.Now()
+					time.AfterFunc(lasts, outage(store))
 					m.serve(t.Context(), test.handle)
-					time.Sleep(lasts) //nolint:forbidigo // the bubble's time
-					over()
-					time.Sleep(10 * time.Second) //nolint:forbidigo // the bubble's time
+					must.Do(t, m.limits.Drain(t.Context()))
 					if got := m.left(); got != test.left {
 						t.Errorf("%s, rules %v, an outage of %v: %d are left, want %d", name, byRules, lasts, got, test.left)
 					}
@@ -143,7 +129,7 @@ func TestMiddlewareRepeatsCommits(t *testing.T) {
 					if e := told[0]; !e.Repeated || e.Verb != test.verb || e.Permits != test.permits || e.Hold.ID() == "" {
 						t.Errorf("%s: Failed is told %v", name, e)
 					}
-					if until := time.Until(told[0].Until) + lasts + 10*time.Second; until != 3*time.Minute {
+					if until := told[0].Until.Sub(start); until != 3*time.Minute {
 						t.Errorf("%s: it is repeated for %v", name, until)
 					}
 				})
@@ -185,19 +171,6 @@ func TestMiddlewareTellsWhatItGivesUp(t *testing.T) {
 		}
 		store.Inject(nil)
 		if err := told[3].Send(t.Context()); err != nil || m.left() != 970 { // by the program's own means
-			t.Errorf("%d are left: %v", m.left(), err)
-		}
-	})
-}
-
-// A drain waits for commits that fail.
-func TestMiddlewareDrains(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := storetest.NewFaulty(memstore.New(memstore.Config{}))
-		m := newRepeated(t, false, store)
-		time.AfterFunc(20*time.Second, outage(store))
-		m.serve(t.Context(), func(ctx context.Context) { httplimit.Cost(ctx).Set(70) })
-		if err := m.limits.Drain(t.Context()); err != nil || m.left() != 930 {
 			t.Errorf("%d are left: %v", m.left(), err)
 		}
 	})

@@ -19,6 +19,7 @@ import (
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testtable"
 	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/rules"
 )
 
 // base is a RoundTripper that needs no network.
@@ -65,6 +66,16 @@ func call(ctx context.Context, t testing.TB, tr http.RoundTripper, url string) e
 	return err
 }
 
+// expectRefused compares the error of a call that is not made, which is stint.ErrDeadline if its context ends too soon.
+func expectRefused(t *testing.T, err error, late bool, want httplimit.RefusedError) {
+	t.Helper()
+	got, ok := errors.AsType[*httplimit.RefusedError](err)
+	if !ok || errors.Is(err, stint.ErrDeadline) != late || errors.Is(err, context.DeadlineExceeded) != late ||
+		got.Host != want.Host || got.Server != want.Server || got.Rule != want.Rule || got.RetryAfter != want.RetryAfter {
+		t.Errorf("the error is %v, want %+v, late %t", err, want, late)
+	}
+}
+
 // The bubble's clock starts at midnight, 1 January 2000.
 const bubbleStart = 946684800
 
@@ -102,12 +113,10 @@ func TestTransportTellsHostsApart(t *testing.T) {
 			"http://a.example:8080/": false, "https://a.example:443/": true, "http://b.example/": false,
 		} {
 			err := call(t.Context(), t, tr, url)
-			var refused *httplimit.RefusedError
-			if errors.As(err, &refused) != held {
+			if held {
+				expectRefused(t, err, false, httplimit.RefusedError{Host: "a.example", Server: true, RetryAfter: 7 * time.Second})
+			} else if err != nil {
 				t.Errorf("%s: %v", url, err)
-			}
-			if held && (!refused.Server || refused.Host != "a.example" || refused.RetryAfter != 7*time.Second || refused.Unwrap() != nil) {
-				t.Errorf("%s: %+v", url, refused)
 			}
 		}
 		<-time.After(7 * time.Second)
@@ -147,17 +156,10 @@ func TestTransportKey(t *testing.T) {
 				return "", noKey
 			},
 		})
-		if err := call(t.Context(), t, tr, "http://a.example/?account=1"); err != nil {
-			t.Error(err)
-		}
+		must.Do(t, call(t.Context(), t, tr, "http://a.example/?account=1"))
 		err := call(t.Context(), t, tr, "http://b.example/?account=1")
-		var refused *httplimit.RefusedError
-		if !errors.As(err, &refused) || refused.Server || refused.Host != "b.example" || refused.RetryAfter != time.Minute {
-			t.Errorf("the account's second call: %v", err)
-		}
-		if err := call(t.Context(), t, tr, "http://a.example/?account=2"); err != nil {
-			t.Error(err)
-		}
+		expectRefused(t, err, false, httplimit.RefusedError{Host: "b.example", RetryAfter: time.Minute})
+		must.Do(t, call(t.Context(), t, tr, "http://a.example/?account=2"))
 		if err := call(t.Context(), t, tr, "http://a.example/"); !errors.Is(err, noKey) {
 			t.Errorf("without a key: %v", err)
 		}
@@ -180,10 +182,9 @@ func TestTransportDeadlines(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 59*time.Second)
 			defer cancel()
 			err := call(ctx, t, tr, "http://a.example/")
-			var refused *httplimit.RefusedError
-			if !errors.As(err, &refused) || !errors.Is(err, stint.ErrDeadline) || refused.RetryAfter != time.Minute || refused.Server != (name == "server") {
-				t.Errorf("%s: %v", name, err)
-			}
+			expectRefused(t, err, true, httplimit.RefusedError{
+				Host: "a.example", Server: name == "server", RetryAfter: time.Minute,
+			})
 			if waited := time.Since(start); waited != 0 {
 				t.Errorf("%s: told after %v", name, waited)
 			}
@@ -227,96 +228,6 @@ func TestTransportServerBeforeLimiter(t *testing.T) {
 	})
 }
 
-// Calls that wait for the limiter heed a pause that is asked for meanwhile, and leave at the limit's pace after it, and
-// not all at once with the permits that they got during the pause.
-func TestTransportPaceAfterAPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		limiter := limiterOn(t, memstore.New(memstore.Config{}), stint.TokenBucket(1, stint.PerSecond(2)))
-		var mu sync.Mutex
-		var made []time.Duration
-		tr := transport(t, httplimit.TransportConfig{Limiter: limiter, Base: base(func(*http.Request) (*http.Response, error) {
-			mu.Lock()
-			made = append(made, time.Since(start))
-			first := len(made) == 1
-			mu.Unlock()
-			if first {
-				<-time.After(100 * time.Millisecond) // the others wait for the limiter by now
-				return answers(429, "Retry-After: 10"), nil
-			}
-			return answers(200), nil
-		})})
-		var calls sync.WaitGroup
-		for range 40 {
-			calls.Go(func() {
-				if err := call(t.Context(), t, tr, "http://a.example/"); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		calls.Wait()
-		if len(made) != 40 || made[1] < 10*time.Second || made[39] > 31*time.Second {
-			t.Fatalf("calls were made at %v", made)
-		}
-		for i := 2; i < len(made); i++ {
-			if made[i]-made[i-1] < 500*time.Millisecond {
-				t.Fatalf("call %d is made %v after the one before: %v", i, made[i]-made[i-1], made)
-			}
-		}
-	})
-}
-
-// A leaky bucket's turn is waited for, whether calls are refused or not.
-func TestTransportTurns(t *testing.T) {
-	for _, refuse := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			start := time.Now()
-			tr := transport(t, httplimit.TransportConfig{
-				Limiter: limiterOn(t, memstore.New(memstore.Config{}), stint.LeakyBucket(2, stint.PerSecond(1))), Refuse: refuse, Base: base(fine),
-			})
-			for range 2 {
-				must.Do(t, call(t.Context(), t, tr, "http://a.example/"))
-			}
-			if got := time.Since(start); got != time.Second {
-				t.Errorf("refuse %v: the second call at %v, want 1s", refuse, got)
-			}
-		})
-	}
-}
-
-// A turn that comes after the deadline is told at once, as it is, and is left to others.
-func TestTransportLateTurns(t *testing.T) {
-	for _, refuse := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			limiter := limiterOn(t, memstore.New(memstore.Config{}), stint.LeakyBucket(5, stint.Every(2*time.Second)))
-			tr := transport(t, httplimit.TransportConfig{Limiter: limiter, Refuse: refuse, Base: base(fine)})
-			must.Do(t, call(t.Context(), t, tr, "http://a.example/"))
-			start := time.Now()
-			for range 3 {
-				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-				defer cancel()
-				expectLate(t, call(ctx, t, tr, "http://a.example/"), "", 2*time.Second)
-				if ctx.Err() != nil || time.Since(start) != 0 {
-					t.Errorf("refuse %t: told after %v", refuse, time.Since(start))
-				}
-			}
-			if err := call(t.Context(), t, tr, "http://a.example/"); err != nil || time.Since(start) != 2*time.Second {
-				t.Errorf("refuse %t: the next call was made after %v (%v), want 2s", refuse, time.Since(start), err)
-			}
-		})
-	}
-}
-
-// expectLate checks the error of a call whose turn comes after its deadline.
-func expectLate(t *testing.T, err error, rule string, turn time.Duration) {
-	t.Helper()
-	var refused *httplimit.RefusedError
-	if !errors.As(err, &refused) || !errors.Is(err, stint.ErrDeadline) || !errors.Is(err, context.DeadlineExceeded) ||
-		refused.Server || refused.Rule != rule || refused.RetryAfter != turn {
-		t.Errorf("the error is %v, want a turn of rule %q in %v", err, rule, turn)
-	}
-}
-
 // No host is granted a longer pause than MaxPause.
 func TestTransportMaxPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -327,11 +238,10 @@ func TestTransportMaxPause(t *testing.T) {
 			}),
 		})
 		for wait, want := range map[string]time.Duration{"20": 20 * time.Second, "99": 30 * time.Second} {
-			must.Do(t, call(t.Context(), t, tr, "http://"+wait+".example/?wait="+wait))
-			var refused *httplimit.RefusedError
-			if err := call(t.Context(), t, tr, "http://"+wait+".example/"); !errors.As(err, &refused) || refused.RetryAfter != want {
-				t.Errorf("asked for %s s: %v, want %v", wait, err, want)
-			}
+			host := wait + ".example"
+			must.Do(t, call(t.Context(), t, tr, "http://"+host+"/?wait="+wait))
+			err := call(t.Context(), t, tr, "http://"+host+"/")
+			expectRefused(t, err, false, httplimit.RefusedError{Host: host, Server: true, RetryAfter: want})
 		}
 	})
 }
@@ -348,13 +258,12 @@ func TestTransportMaxWait(t *testing.T) {
 			tr := transport(t, config)
 			must.Do(t, call(t.Context(), t, tr, "http://a.example/"))
 			start := time.Now()
-			var refused *httplimit.RefusedError
 			err := call(t.Context(), t, tr, "http://a.example/")
-			if !errors.As(err, &refused) || refused.RetryAfter != 11*time.Second || time.Since(start) != 0 {
-				t.Errorf("%s: %v after %v, want a refusal at once", name, err, time.Since(start))
-			}
-			if errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("%s: %v tells of a deadline, and the context has none", name, err)
+			expectRefused(t, err, false, httplimit.RefusedError{
+				Host: "a.example", Server: name == "a pause", RetryAfter: 11 * time.Second,
+			})
+			if time.Since(start) != 0 {
+				t.Errorf("%s: refused after %v, want at once", name, time.Since(start))
 			}
 			<-time.After(2 * time.Second)
 			if err := call(t.Context(), t, tr, "http://a.example/"); err != nil || time.Since(start) != 11*time.Second {
@@ -392,31 +301,12 @@ func TestTransportCost(t *testing.T) {
 		{"key=k&cost=x", false, false},
 		{"key=k&cost=x", true, false},
 	} {
-		var refused *httplimit.RefusedError
 		err := call(t.Context(), t, tr, "http://a.example/?"+test.query)
-		if errors.As(err, &refused) != test.refused || test.refused && refused.Server != test.server {
+		refused, ok := errors.AsType[*httplimit.RefusedError](err)
+		if ok != test.refused || test.refused && refused.Server != test.server {
 			t.Errorf("%s: %v", test.query, err)
 		}
 	}
-}
-
-// Of answers that come in any order, the one that asks for the longest pause counts.
-func TestTransportKeepsTheLongerPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tr := transport(t, httplimit.TransportConfig{Refuse: true, Base: base(func(r *http.Request) (*http.Response, error) {
-			<-time.After(time.Second) // so that all are under way before the first is answered
-			return answers(429, "Retry-After: "+r.URL.Query().Get("wait")), nil
-		})})
-		var calls sync.WaitGroup
-		for _, wait := range []string{"5", "60", "10"} {
-			calls.Go(func() { _ = call(t.Context(), t, tr, "http://a.example/?wait="+wait) })
-		}
-		calls.Wait()
-		var refused *httplimit.RefusedError
-		if err := call(t.Context(), t, tr, "http://a.example/"); !errors.As(err, &refused) || refused.RetryAfter != time.Minute {
-			t.Errorf("held by %v, want 1m0s", err)
-		}
-	})
 }
 
 // A request is sent once, whatever comes back, and its body is closed when it is not
@@ -448,8 +338,7 @@ func TestTransportSendsOnce(t *testing.T) {
 			}
 			continue
 		}
-		var refused *httplimit.RefusedError
-		if !errors.As(err, &refused) {
+		if _, ok := errors.AsType[*httplimit.RefusedError](err); !ok {
 			t.Errorf("the second call: %v", err)
 		}
 		if !body.closed.Load() {
@@ -504,12 +393,21 @@ func TestTransportErrors(t *testing.T) {
 	if _, err := transport(t, httplimit.TransportConfig{}).RoundTrip(new(http.Request)); err == nil {
 		t.Error("a request without a URL was sent")
 	}
-	_, err := httplimit.NewTransport(httplimit.TransportConfig{
-		Cost: func(*http.Request) (int64, error) { return 1, nil }, MaxWait: -1, MaxPause: -1,
-	})
-	for _, param := range []string{"Cost is", "MaxWait is -1", "MaxPause is -1"} {
-		if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), param) {
-			t.Errorf("the error does not say what the %s: %v", param, err)
+}
+
+func TestNewTransportRefuses(t *testing.T) {
+	cost := func(*http.Request) (int64, error) { return 1, nil }
+	describe := func(*http.Request, *rules.Request) error { return nil }
+	for want, config := range map[string]httplimit.TransportConfig{
+		"Cost is & MaxWait is -1 & MaxPause is -1": {Cost: cost, MaxWait: -1, MaxPause: -1},
+		"Rules is":    {Limiter: limiter(t, stint.FixedWindow(1, time.Minute)), Rules: standing(t)},
+		"Describe is": {Describe: describe},
+	} {
+		_, err := httplimit.NewTransport(config)
+		for param := range strings.SplitSeq(want, " & ") {
+			if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), param) {
+				t.Errorf("the error does not say what the %s: %v", param, err)
+			}
 		}
 	}
 }

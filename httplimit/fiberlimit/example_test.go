@@ -3,6 +3,7 @@ package fiberlimit_test
 import (
 	"context"
 	"fmt"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"time"
@@ -21,13 +22,11 @@ import (
 func ExampleHandler() {
 	limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.SlidingWindowCounter(2, time.Minute))
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	limit, err := httplimit.New(httplimit.Config{Limiter: limiter})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	app := fiber.New()
 	app.Use(fiberlimit.Handler(limit))
@@ -37,8 +36,7 @@ func ExampleHandler() {
 		r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/hello", nil)
 		response, err := app.Test(r, fiber.TestConfig{})
 		if err != nil {
-			fmt.Println(err)
-			return
+			log.Fatal(err)
 		}
 		fmt.Println(response.StatusCode, response.Body.Close())
 	}
@@ -55,13 +53,11 @@ func ExampleContext() {
 		Limits: []stint.Limit{stint.SlidingWindowCounter(2, time.Minute)},
 	}}, rules.Options{})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{}), Set: set})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	limit, err := httplimit.New(httplimit.Config{
 		Rules: limiter,
@@ -73,8 +69,7 @@ func ExampleContext() {
 		},
 	})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	app := fiber.New()
 	app.Use(func(c fiber.Ctx) error {
@@ -87,8 +82,7 @@ func ExampleContext() {
 		r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/hello", nil)
 		response, err := app.Test(r, fiber.TestConfig{})
 		if err != nil {
-			fmt.Println(err)
-			return
+			log.Fatal(err)
 		}
 		fmt.Println(response.StatusCode, response.Header.Get("X-RateLimit-Remaining"), "left", response.Body.Close())
 	}

@@ -7,8 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,7 +17,6 @@ import (
 	"github.com/gofiber/fiber/v3/middleware/timeout"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/httplimit/fiberlimit"
@@ -33,8 +30,8 @@ func still() time.Time { return time.UnixMicro(1_790_000_000_000_000) }
 
 func plain(t testing.TB, config httplimit.Config) *httplimit.Middleware {
 	t.Helper()
-	limiter := must.Get(stint.New(memstore.New(memstore.Config{Now: still}), "test", stint.FixedWindow(2, time.Minute)))(t)
-	config.Limiter = limiter
+	store := memstore.New(memstore.Config{Now: still})
+	config.Limiter = must.Get(stint.New(store, "test", stint.FixedWindow(2, time.Minute)))(t)
 	return must.Get(httplimit.New(config))(t)
 }
 
@@ -167,24 +164,6 @@ func TestRequest(t *testing.T) {
 	status(t, app, "/users/1")
 	if got := seen.Header; got.Get("X-Plan") != "" {
 		t.Errorf("the header of the next request is %v", got)
-	}
-}
-
-func TestClients(t *testing.T) {
-	clients, err := clientip.New(clientip.Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/32")}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	calls := 0
-	app := server(fiber.Config{}, &calls, fiberlimit.Handler(plain(t, httplimit.Config{Clients: clients})))
-	for range 2 {
-		status(t, app, "/users/1", "X-Forwarded-For: 198.51.100.1")
-	}
-	if got := status(t, app, "/users/1", "X-Forwarded-For: 198.51.100.1"); got != http.StatusTooManyRequests {
-		t.Errorf("the third of one client: %d", got)
-	}
-	if got := status(t, app, "/users/1", "X-Forwarded-For: 198.51.100.2"); got != http.StatusAccepted {
-		t.Errorf("another client: %d", got)
 	}
 }
 
@@ -393,45 +372,6 @@ func TestHandlerHoldsAPlace(t *testing.T) {
 		if got := status(t, app, "/outer"); got != http.StatusOK || left() != want {
 			t.Errorf("status %d, %s are left, want %s", got, left(), want)
 		}
-	}
-}
-
-// noEnds is a store that ends no hold.
-type noEnds struct{ stint.Store }
-
-func (s noEnds) Decide(ctx context.Context, op stint.Op) (stint.Decision, error) {
-	if op.Verb == stint.VerbCommit {
-		return stint.Decision{}, stint.ErrUnavailable
-	}
-	return s.Store.Decide(ctx, op)
-}
-
-// A hold that can't be ended is reported with the request as it came, although others came meanwhile.
-func TestHandlerCannotEndHold(t *testing.T) {
-	limiter := must.Get(stint.New(noEnds{memstore.New(memstore.Config{Now: still})}, "api", stint.Concurrency(2)))(t)
-	var failed []string
-	m, err := httplimit.New(httplimit.Config{
-		Limiter: limiter, Reserve: &stint.Hold{},
-		Failed: func(r *http.Request, err error) {
-			c, ok := fiberlimit.Context(r)
-			failed = append(failed, fmt.Sprintf("%s of %s: %t, %v", r.URL.Path, r.Header.Get("User"), ok && c.Path() == r.URL.Path, errors.Unwrap(err)))
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	app := fiber.New()
-	app.Use(fiberlimit.Handler(m))
-	app.Get("/*", func(c fiber.Ctx) error {
-		if c.Path() == "/outer" {
-			status(t, app, "/inner", "User: bob")
-		}
-		return nil
-	})
-	status(t, app, "/outer", "User: ann")
-	want := []string{"/inner of bob: true, " + stint.ErrUnavailable.Error(), "/outer of ann: true, " + stint.ErrUnavailable.Error()}
-	if !slices.Equal(failed, want) {
-		t.Errorf("failed: %q, want %q", failed, want)
 	}
 }
 

@@ -36,15 +36,26 @@ func TestFailedIsToldLater(t *testing.T) {
 		Failed: func(r *http.Request, err error) {
 			mu.Lock()
 			defer mu.Unlock()
-			_, within := fiberlimit.Context(r)
+			c, within := fiberlimit.Context(r)
+			if within && c.Path() != r.URL.Path || !errors.Is(err, stint.ErrUnavailable) {
+				t.Errorf("Failed is told of %s: %v", r.URL.Path, err)
+			}
 			told[fmt.Sprint(r.URL.Path, " ", r.Header.Get("X-Id"), " ", within)]++
 		},
 	}))(t)
 	calls := 0
-	app := server(fiber.Config{}, &calls, fiberlimit.Handler(limit))
+	var app *fiber.App
+	app = server(fiber.Config{}, &calls, fiberlimit.Handler(limit), func(c fiber.Ctx) error {
+		if c.Path() == "/users/3" { // another one comes while it is held
+			status(t, app, "/users/4", "X-Id: 4")
+		}
+		return c.Next()
+	})
 	want := map[string]int{}
 	for i := range 5 {
-		get(t, app, fmt.Sprint("/users/", i), fmt.Sprint("X-Id: ", i)) //nolint:bodyclose // get has closed it
+		if i < 4 {
+			status(t, app, fmt.Sprint("/users/", i), fmt.Sprint("X-Id: ", i))
+		}
 		want[fmt.Sprintf("/users/%d %d true", i, i)], want[fmt.Sprintf("/users/%d %d false", i, i)] = 1, 1
 	}
 	ended, end := context.WithCancel(t.Context())

@@ -3,6 +3,7 @@ package ginlimit_test
 import (
 	"context"
 	"fmt"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"time"
@@ -22,13 +23,11 @@ func ExampleHandler() {
 	gin.SetMode(gin.ReleaseMode)
 	limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.SlidingWindowCounter(2, time.Minute))
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	limit, err := httplimit.New(httplimit.Config{Limiter: limiter})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	router := gin.New()
 	router.Use(ginlimit.Handler(limit))
@@ -53,13 +52,11 @@ func ExampleContext() {
 		Limits: []stint.Limit{stint.SlidingWindowCounter(2, time.Minute)},
 	}}, rules.Options{})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{}), Set: set})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	limit, err := httplimit.New(httplimit.Config{
 		Rules: limiter,
@@ -71,8 +68,7 @@ func ExampleContext() {
 		},
 	})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	router := gin.New()
 	router.Use(gin.BasicAuth(gin.Accounts{"ann": "secret", "bob": "secret"}), ginlimit.Handler(limit))

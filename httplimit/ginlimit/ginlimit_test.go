@@ -26,8 +26,8 @@ func still() time.Time { return time.UnixMicro(1_790_000_000_000_000) }
 
 func plain(t testing.TB, config httplimit.Config) *httplimit.Middleware {
 	t.Helper()
-	limiter := must.Get(stint.New(memstore.New(memstore.Config{Now: still}), "test", stint.FixedWindow(2, time.Minute)))(t)
-	config.Limiter = limiter
+	store := memstore.New(memstore.Config{Now: still})
+	config.Limiter = must.Get(stint.New(store, "test", stint.FixedWindow(2, time.Minute)))(t)
 	return must.Get(httplimit.New(config))(t)
 }
 
@@ -58,25 +58,6 @@ func get(t testing.TB, h http.Handler, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// expectTwo holds that a limit of two a minute admits two requests and denies the third.
-func expectTwo(t *testing.T, h http.Handler, calls *int) {
-	t.Helper()
-	for _, remaining := range []string{"1", "0"} {
-		w := get(t, h, "/users/7")
-		if w.Code != http.StatusAccepted || w.Body.String() != "user 7" || w.Header().Get("X-RateLimit-Remaining") != remaining {
-			t.Errorf("admitted: %d %q %v, want %s left", w.Code, w.Body, w.Header(), remaining)
-		}
-	}
-	w := get(t, h, "/users/7")
-	if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "40" || w.Header().Get("RateLimit") != `"default";r=0;t=40` ||
-		w.Header().Get("Content-Type") != "application/problem+json" || !strings.Contains(w.Body.String(), "exceeded") {
-		t.Errorf("denied: %d %q %v", w.Code, w.Body, w.Header())
-	}
-	if *calls != 2 {
-		t.Errorf("the handler was called %d times, want 2", *calls)
-	}
-}
-
 func perUser() rules.Rule {
 	return rules.Rule{
 		ID: "user", Match: rules.Match{Paths: []string{"/users/{id}"}}, Scope: []string{rules.Custom("id")}, Missing: rules.MissingDeny,
@@ -90,7 +71,22 @@ func TestHandler(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			calls := 0
-			expectTwo(t, engine(&calls, ginlimit.Handler(limit)), &calls)
+			h := engine(&calls, ginlimit.Handler(limit))
+			for _, remaining := range []string{"1", "0"} {
+				w := get(t, h, "/users/7")
+				left := w.Header().Get("X-RateLimit-Remaining")
+				if w.Code != http.StatusAccepted || w.Body.String() != "user 7" || left != remaining {
+					t.Errorf("admitted: %d %q %v, want %s left", w.Code, w.Body, w.Header(), remaining)
+				}
+			}
+			w := get(t, h, "/users/7")
+			if w.Code != http.StatusTooManyRequests || w.Header().Get("Retry-After") != "40" || w.Header().Get("RateLimit") != `"default";r=0;t=40` ||
+				w.Header().Get("Content-Type") != "application/problem+json" || !strings.Contains(w.Body.String(), "exceeded") {
+				t.Errorf("denied: %d %q %v", w.Code, w.Body, w.Header())
+			}
+			if calls != 2 {
+				t.Errorf("the handler was called %d times, want 2", calls)
+			}
 		})
 	}
 }
@@ -190,10 +186,8 @@ func routed(middleware ...gin.HandlerFunc) *gin.Engine {
 // raw asks for a path as a server reads it from a connection.
 func raw(t testing.TB, h http.Handler, path string) *httptest.ResponseRecorder {
 	t.Helper()
-	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader("GET " + path + " HTTP/1.1\r\nHost: example.com\r\n\r\n")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := "GET " + path + " HTTP/1.1\r\nHost: example.com\r\n\r\n"
+	r := must.Get(http.ReadRequest(bufio.NewReader(strings.NewReader(text))))(t)
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w
