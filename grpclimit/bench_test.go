@@ -31,7 +31,7 @@ func BenchmarkUnary(b *testing.B) {
 	}
 	ruled := func(permits int64) *grpclimit.Server {
 		rule := rules.Rule{ID: "r", Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.TokenBucket(permits, stint.Per(permits, bounds.MaxPeriod))}}
-		return newRules(b, grpclimit.Config{Rules: enforced(b, memstore.New(memstore.Config{}), rule)})
+		return newServer(b, grpclimit.Config{Rules: enforced(b, memstore.New(memstore.Config{}), rule)})
 	}
 	const plenty, few = bounds.MaxPermits, 1
 	for _, c := range []struct {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
@@ -48,7 +49,7 @@ func TestClientRules(t *testing.T) {
 			left, err := call(free, client, "/b")
 			expectCode(t, err, code)
 			if code != codes.OK {
-				expectRule(t, err, "rejects")
+				expectDenial(t, err, "rule:rejects")
 			}
 			if (left == 1) != (code == codes.OK) {
 				t.Errorf("a call that ends with %v left %d times", code, left)
@@ -66,35 +67,23 @@ func succeed(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOp
 	return nil
 }
 
-// A connection's calls are counted by its target, and by the host that it names.
+// A connection's calls are counted by its target, and by the host that it names, also when Describe puts another map in
+// the place of the one that tells the target.
 func TestClientRulesTarget(t *testing.T) {
 	rule := bursts("r", "", rules.Custom("target"))
-	rule.Match.Hosts = []string{"127.0.0.1"}
-	client := newClient(t, grpclimit.ClientConfig{Rules: standing(t, rule)})
-	for _, code := range []codes.Code{codes.OK, codes.OK, codes.ResourceExhausted} {
-		conn := connect(t, "dns:///127.0.0.1:1")
-		err := client.UnaryClientInterceptor()(t.Context(), check, nil, nil, conn, succeed)
-		expectCode(t, err, code)
-	}
-	err := client.UnaryClientInterceptor()(t.Context(), check, nil, nil, connect(t, "dns:///127.0.0.1:2"), succeed)
-	expectCode(t, err, codes.OK)
-}
-
-// They are so too when Describe puts another map in the place of the one that tells the target.
-func TestClientRulesKeepTheTarget(t *testing.T) {
-	rule := bursts("r", "", rules.Custom("target"))
-	rule.Missing = rules.MissingSkip
+	rule.Match.Hosts, rule.Missing = []string{"127.0.0.1"}, rules.MissingSkip
 	shared := map[string]string{"tenant": "t"}
-	client := newClient(t, grpclimit.ClientConfig{
-		Rules: standing(t, rule),
-		Describe: func(_ context.Context, _, _ string, r *rules.Request) error {
-			r.Attributes = shared
-			return nil
-		},
-	})
-	for _, code := range []codes.Code{codes.OK, codes.OK, codes.ResourceExhausted} {
-		err := client.UnaryClientInterceptor()(t.Context(), check, nil, nil, connect(t, "dns:///127.0.0.1:1"), succeed)
-		expectCode(t, err, code)
+	for name, describe := range map[string]func(context.Context, string, string, *rules.Request) error{
+		"as it is":    nil,
+		"another map": func(_ context.Context, _, _ string, r *rules.Request) error { r.Attributes = shared; return nil },
+	} {
+		client := newClient(t, grpclimit.ClientConfig{Rules: standing(t, rule), Describe: describe})
+		for i, target := range []string{"dns:///127.0.0.1:1", "dns:///127.0.0.1:1", "dns:///127.0.0.1:1", "dns:///127.0.0.1:2"} {
+			err := client.UnaryClientInterceptor()(t.Context(), check, nil, nil, connect(t, target), succeed)
+			if denied := status.Code(err) == codes.ResourceExhausted; denied != (i == 2) || !denied && err != nil {
+				t.Errorf("%s: call %d: %v", name, i, err)
+			}
+		}
 	}
 	if len(shared) != 1 {
 		t.Errorf("the program's map has become %v", shared)
@@ -155,22 +144,21 @@ func TestClientRulesFailures(t *testing.T) {
 	_, err = call(t.Context(), client, "/a")
 	expectCode(t, err, codes.InvalidArgument)
 
-	_, err = grpclimit.NewClient(grpclimit.ClientConfig{
-		Limiter: newLimiter(t, burst()), Rules: standing(t),
-		Cost: func(context.Context, string, string, any) (int64, error) { return 1, nil },
-	})
-	for _, param := range []string{"Rules is", "Cost is"} {
-		if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), param) {
-			t.Errorf("the error does not say what the %s: %v", param, err)
-		}
-	}
-	_, err = grpclimit.NewClient(grpclimit.ClientConfig{
-		Describe: func(context.Context, string, string, *rules.Request) error { return nil },
-		Cost:     func(context.Context, string, string, any) (int64, error) { return 1, nil },
-	})
-	for _, param := range []string{"Describe is", "Cost is"} {
-		if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), param) {
-			t.Errorf("the error does not say what the %s: %v", param, err)
+}
+
+func TestNewClientRefuses(t *testing.T) {
+	describe := func(context.Context, string, string, *rules.Request) error { return nil }
+	cost := func(context.Context, string, string, any) (int64, error) { return 1, nil }
+	for want, config := range map[string]grpclimit.ClientConfig{
+		"MaxWait is -1ns & MaxPause is -1ns & Retries is -1": {MaxWait: -1, MaxPause: -1, Retries: -1},
+		"Rules is & Cost is":    {Limiter: newLimiter(t, burst()), Rules: standing(t), Cost: cost},
+		"Describe is & Cost is": {Describe: describe, Cost: cost},
+	} {
+		_, err := grpclimit.NewClient(config)
+		for param := range strings.SplitSeq(want, " & ") {
+			if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), param) {
+				t.Errorf("the error does not say what the %s: %v", param, err)
+			}
 		}
 	}
 }

@@ -70,15 +70,6 @@ func expectElapsed(t *testing.T, start time.Time, want time.Duration) {
 
 func plenty() stint.Limit { return stint.TokenBucket(1000, stint.PerSecond(1000)) }
 
-func TestClientConfigFaults(t *testing.T) {
-	_, err := grpclimit.NewClient(grpclimit.ClientConfig{MaxWait: -1, MaxPause: -1, Retries: -1})
-	for _, param := range []string{"MaxWait is -1ns", "MaxPause is -1ns", "Retries is -1"} {
-		if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), param) {
-			t.Errorf("%v, want %q", err, param)
-		}
-	}
-}
-
 func TestClientWaitsForTheLimiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := bubbled(t, grpclimit.ClientConfig{}, stint.TokenBucket(1, stint.PerSecond(1)))
@@ -157,30 +148,6 @@ func TestClientHeedsRetryInfo(t *testing.T) {
 			expectElapsed(t, start, 3*time.Second)
 		})
 	}
-}
-
-// A call that waits for the server goes on waiting if the server meanwhile asks for a longer pause.
-func TestClientHeedsWhileItWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := bubbled(t, grpclimit.ClientConfig{}, plenty())
-		start := time.Now()
-		refusing := make(chan error)
-		refused := make(chan error, 1)
-		go func() { // a call that is on its way all the time
-			refused <- client.UnaryClientInterceptor()(t.Context(), check, nil, nil, nil,
-				func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return <-refusing })
-		}()
-		synctest.Wait()
-		_, err := call(t.Context(), client, check, refusal(t, codes.ResourceExhausted, 2*time.Second))
-		expectCode(t, err, codes.ResourceExhausted)
-		waited := make(chan error, 1)
-		go func() { _, err := call(t.Context(), client, check); waited <- err }()
-		synctest.Wait()
-		refusing <- refusal(t, codes.ResourceExhausted, 5*time.Second)
-		expectCode(t, <-refused, codes.ResourceExhausted)
-		expectCode(t, <-waited, codes.OK)
-		expectElapsed(t, start, 5*time.Second)
-	})
 }
 
 // A call waits for a store that is away, as long as it may wait at all.

@@ -3,6 +3,7 @@ package grpclimit_test
 import (
 	"context"
 	"fmt"
+	"log"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -28,13 +29,11 @@ func ExampleNew_rules() {
 		{ID: "all", Scope: []string{rules.Global}, Limits: []stint.Limit{stint.TokenBucket(100, stint.PerSecond(100))}},
 	}, rules.Options{})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{}), Set: set})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	limits, err := grpclimit.New(grpclimit.Config{
 		Rules: limiter,
@@ -46,8 +45,7 @@ func ExampleNew_rules() {
 		},
 	})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	server := grpc.NewServer(
 		grpc.UnaryInterceptor(limits.UnaryServerInterceptor()),
@@ -82,18 +80,15 @@ func ExampleClientConfig_rules() {
 		Limits: []stint.Limit{stint.TokenBucket(10, stint.PerSecond(10))}, OnExceed: rules.Wait, MaxWait: 5 * time.Second,
 	}}, rules.Options{})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{}), Set: set})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	limits, err := grpclimit.NewClient(grpclimit.ClientConfig{Rules: limiter})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	options := []grpc.DialOption{
 		grpc.WithUnaryInterceptor(limits.UnaryClientInterceptor()),

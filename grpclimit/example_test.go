@@ -3,6 +3,7 @@ package grpclimit_test
 import (
 	"context"
 	"fmt"
+	"log"
 	"net"
 	"time"
 
@@ -23,13 +24,11 @@ func Example() {
 	still := func() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
 	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "calls", stint.TokenBucket(2, stint.PerMinute(1)))
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	limits, err := grpclimit.New(grpclimit.Config{Limiter: limiter})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	server := grpc.NewServer(
 		grpc.UnaryInterceptor(limits.UnaryServerInterceptor()),
@@ -38,16 +37,14 @@ func Example() {
 	healthpb.RegisterHealthServer(server, health.NewServer())
 	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	go server.Serve(listener) //nolint:errcheck // it ends with Stop
 	defer server.Stop()
 
 	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	defer conn.Close() //nolint:errcheck // nothing is left to do
 	for range 3 {
@@ -75,13 +72,11 @@ func Example() {
 func ExampleNewClient() {
 	limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(20, stint.PerSecond(10)))
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	limits, err := grpclimit.NewClient(grpclimit.ClientConfig{Limiter: limiter, MaxWait: 5 * time.Second, Retries: 2})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	conn, err := grpc.NewClient("127.0.0.1:50051",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -89,8 +84,7 @@ func ExampleNewClient() {
 		grpc.WithStreamInterceptor(limits.StreamClientInterceptor()),
 	)
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	fmt.Println(conn.Target(), conn.Close())
 	// Output: 127.0.0.1:50051 <nil>

@@ -10,76 +10,88 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/grpclimit"
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/storetest"
 )
 
-func TestConfigFaults(t *testing.T) {
-	_, err := grpclimit.New(grpclimit.Config{})
-	if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), `Limiter is "nil"`) {
-		t.Errorf("%v, want what is wrong with the limiter", err)
-	}
-}
-
-// Errors become codes, and what they say beyond that stays in the process.
+// Errors become codes, and what they say beyond that stays in the process, where an interceptor before this one can log
+// it.
 func TestFailures(t *testing.T) {
 	const secret = "hunter2"
-	key := func(key string, err error) func(context.Context, string) (string, error) {
-		return func(context.Context, string) (string, error) { return key, err }
+	const odd, lost = "key; allowed: 1 to 256 bytes", "the rate limit could not be decided"
+	const odder = "path; allowed: a path that all programs take for the same, " +
+		`without //, \, #, ;, %2F, %3B, %5C, and segments . and ..`
+	cause := errors.New(secret)
+	const invalid = codes.InvalidArgument
+	wrong := stint.Invalid("size", secret, "a number")
+	who := status.Error(codes.Unauthenticated, "who are you?")
+	config := func(key string, keyErr error, cost int64, costErr error) grpclimit.Config {
+		return grpclimit.Config{
+			Limiter: newLimiter(t, burst()),
+			Key:     func(context.Context, string) (string, error) { return key, keyErr },
+			Cost:    func(context.Context, string, any) (int64, error) { return cost, costErr },
+		}
 	}
-	cost := func(n int64, err error) func(context.Context, string, any) (int64, error) {
-		return func(context.Context, string, any) (int64, error) { return n, err }
+	costly := bursts("costly", "", rules.Global)
+	costly.Cost.Header = "cost"
+	describing := func(err error) grpclimit.Config {
+		return grpclimit.Config{
+			Rules: standing(t, costly), Describe: func(context.Context, string, *rules.Request) error { return err },
+		}
 	}
-	for name, c := range map[string]struct {
+	away := grpclimit.Config{Limiter: limiterOn(t, unavailable(), burst())}
+	awayByRules := grpclimit.Config{Rules: enforced(t, unavailable(), costly)}
+	strict := must.Get(enforce.New(enforce.Config{Store: unavailable(), RejectAmbiguousPaths: true}))(t)
+	ambiguous := func(_ context.Context, method string, r *rules.Request) error { r.Path = "/" + method; return nil }
+	unsaid := fmt.Errorf("%w: %s", stint.ErrInvalid, secret)
+	for name, test := range map[string]struct {
 		config grpclimit.Config
-		store  stint.Store
+		cost   string // of a rule
 		want   codes.Code
 		says   string
 	}{
-		"a store that is away": {store: unavailable(), want: codes.Unavailable, says: "the rate limit could not be decided"},
-		"a key that is too long": {
-			config: grpclimit.Config{Key: key(strings.Repeat(secret, 100), nil)},
-			want:   codes.InvalidArgument, says: "key; allowed: 1 to 256 bytes",
-		},
-		"no key":        {config: grpclimit.Config{Key: key("", nil)}, want: codes.InvalidArgument, says: "key; allowed: 1 to 256 bytes"},
-		"a cost of -1":  {config: grpclimit.Config{Cost: cost(-1, nil)}, want: codes.InvalidArgument, says: "permits; allowed: 1 or more"},
-		"a bad cost":    {config: grpclimit.Config{Cost: cost(0, stint.Invalid("size", secret, "a number"))}, want: codes.InvalidArgument, says: "size; allowed: a number"},
-		"a status":      {config: grpclimit.Config{Key: key("", status.Error(codes.Unauthenticated, "who are you?"))}, want: codes.Unauthenticated, says: "who are you?"},
-		"a bad key":     {config: grpclimit.Config{Key: key("", fmt.Errorf("%w: %s", stint.ErrInvalid, secret))}, want: codes.InvalidArgument, says: "the key or the cost is not allowed"},
-		"another error": {config: grpclimit.Config{Key: key("", errors.New(secret))}, want: codes.Internal, says: "the rate limit could not be applied"},
+		"no store":             {away, "", codes.Unavailable, lost},
+		"a key too long":       {config(strings.Repeat(secret, 100), nil, 1, nil), "", invalid, odd},
+		"no key":               {config("", nil, 1, nil), "", invalid, odd},
+		"a cost of -1":         {config("k", nil, -1, nil), "", invalid, "permits; allowed: 1 or more"},
+		"a bad cost":           {config("k", nil, 0, wrong), "", invalid, "size; allowed: a number"},
+		"a status":             {config("", who, 1, nil), "", codes.Unauthenticated, "who are you?"},
+		"a bad key":            {config("", unsaid, 1, nil), "", invalid, "the key or the cost is not allowed"},
+		"another error":        {config("", cause, 1, nil), "", codes.Internal, "the rate limit could not be applied"},
+		"a bad cost of a rule": {describing(nil), "much", invalid, "Cost; allowed: a cost, 1 to 1000000000"},
+		"an ambiguous path":    {grpclimit.Config{Rules: strict, Describe: ambiguous}, "", invalid, odder},
+		"no store for rules":   {awayByRules, "1", codes.Unavailable, lost},
+		"a description fails":  {describing(cause), "1", codes.Internal, "the rate limit could not be applied"},
+		"a described status":   {describing(who), "1", codes.Unauthenticated, "who are you?"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.config.Limiter = newLimiter(t, burst())
-			if c.store != nil {
-				c.config.Limiter = limiterOn(t, c.store, burst())
+			limits, transport := newServer(t, test.config), &transportStream{}
+			ctx := grpc.NewContextWithServerTransportStream(t.Context(), transport)
+			ctx = metadata.NewIncomingContext(ctx, metadata.Pairs("cost", test.cost))
+			_, err := limits.UnaryServerInterceptor()(ctx, nil, &grpc.UnaryServerInfo{FullMethod: check}, nil)
+			_, tapped := limits.TapHandle()(ctx, &tap.Info{FullMethodName: check})
+			for _, err := range []error{err, tapped} {
+				expectCode(t, err, test.want)
+				message := status.Convert(err).Message()
+				if message != test.says {
+					t.Errorf("it says %q, want %q", message, test.says)
+				}
+				if test.want == codes.Internal && !errors.Is(err, cause) {
+					t.Errorf("the cause of %v is lost", err)
+				}
 			}
-			conn := serve(t, intercepted(newServer(t, c.config))...)
-			_, trailer, err := invoke(bounded(t), conn)
-			expectCode(t, err, c.want)
-			if message := status.Convert(err).Message(); message != c.says {
-				t.Errorf("it says %q, want %q", message, c.says)
-			}
-			expectMetadata(t, trailer, "", "", "", "")
+			expectMetadata(t, transport.trailer, "", "", "", "")
 		})
-	}
-}
-
-// An interceptor before this one can log why.
-func TestCauseStaysInTheProcess(t *testing.T) {
-	cause := errors.New("the session's table is gone")
-	limits := newServer(t, grpclimit.Config{
-		Limiter: newLimiter(t, burst()),
-		Key:     func(context.Context, string) (string, error) { return "", cause },
-	})
-	_, err := limits.UnaryServerInterceptor()(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: check}, nil)
-	if !errors.Is(err, cause) || status.Code(err) != codes.Internal {
-		t.Errorf("%v", err)
 	}
 }
 

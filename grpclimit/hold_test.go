@@ -2,7 +2,6 @@ package grpclimit_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -42,11 +41,8 @@ func TestCallsHold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memstore.New(memstore.Config{})
-				limiter, err := stint.New(store, "api",
+				limiter := limiterOn(t, store,
 					stint.Concurrency(1).Named("places").WithCost(1), stint.SlidingWindowCounter(1000, 24*time.Hour).Named("tokens"))
-				if err != nil {
-					t.Fatal(err)
-				}
 				limits := newServer(t, grpclimit.Config{
 					Limiter: limiter, Reserve: &stint.Hold{TTL: 10 * time.Second},
 					Key:  func(context.Context, string) (string, error) { return "k", nil },
@@ -142,17 +138,4 @@ func (s *transportStream) SetHeader(metadata.MD) error { return nil }
 func (s *transportStream) SetTrailer(md metadata.MD) error {
 	s.trailer = metadata.Join(s.trailer, md)
 	return nil
-}
-
-func TestConfigOfHolds(t *testing.T) {
-	places := must.Get(stint.New(memstore.New(memstore.Config{}), "api", stint.Concurrency(1)))(t)
-	for want, config := range map[string]grpclimit.Config{
-		"Reserve is":    {Limiter: places},
-		"Reserve.ID is": {Limiter: places, Reserve: &stint.Hold{ID: "one"}},
-		"Messages is":   {Limiter: places, Reserve: &stint.Hold{}, Messages: true},
-	} {
-		if _, err := grpclimit.New(config); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
-		}
-	}
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/grpclimit"
-	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -102,24 +101,6 @@ func TestFailed(t *testing.T) {
 			t.Errorf("%s: told %v and %d verdicts, want %v", test.name, told, verdicts, test.want)
 		}
 	}
-}
-
-// A call that ends while it is held for a leaky bucket's turn is told to both.
-func TestFailedWhileHeld(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var told error
-		limits := newServer(t, grpclimit.Config{
-			Limiter: limiterOn(t, memstore.New(memstore.Config{}), stint.LeakyBucket(3, stint.PerMinute(1))),
-			Failed:  func(_ context.Context, _ string, err error) { told = err },
-		})
-		expectCode(t, unary(t.Context(), limits, "", succeeds), codes.OK)
-		ctx, leave := context.WithCancel(t.Context())
-		time.AfterFunc(time.Second, leave)
-		expectCode(t, unary(ctx, limits, "", succeeds), codes.Canceled)
-		if !errors.Is(told, context.Canceled) {
-			t.Errorf("Failed is told %v", told)
-		}
-	})
 }
 
 // plans finds the limiter of the plan that a call's metadata name.
@@ -230,31 +211,34 @@ func TestRulesHold(t *testing.T) {
 	left := limits.StreamServerInterceptor()(nil, aStream{ctx: t.Context()}, &grpc.StreamServerInfo{FullMethod: check},
 		func(any, grpc.ServerStream) error { return nil })
 	expectCode(t, left, codes.ResourceExhausted)
-	for want, config := range map[string]grpclimit.Config{
-		"Reserve is":    {Rules: struct{ enforce.Decider }{limiter}, Reserve: &stint.Hold{}},
-		"Reserve.ID is": {Rules: limiter, Reserve: &stint.Hold{ID: "one"}},
-		"Messages is":   {Rules: limiter, Reserve: &stint.Hold{}, Messages: true},
-	} {
-		if _, err := grpclimit.New(config); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
-		}
-	}
 }
 
-// A configuration says one way to decide, and no function that nothing would call.
-func TestNewRefusesWaysToDecide(t *testing.T) {
-	one, byPlan, byRules := newLimiter(t, burst()), plans(nil), standing(t)
+// A configuration says one way to decide, no function that nothing would call, and a hold where one is needed.
+func TestNewRefuses(t *testing.T) {
+	one, places, byPlan, byRules := newLimiter(t, burst()), newLimiter(t, stint.Concurrency(1)), plans(nil), standing(t)
+	hold, named := &stint.Hold{}, &stint.Hold{ID: "one"}
 	key := func(context.Context, string) (string, error) { return "k", nil }
-	for want, config := range map[string]grpclimit.Config{
-		`Limiter is "nil"`:     {},
-		`Limiter is "several"`: {Limiter: one, LimiterOf: byPlan},
-		"Limiter is":           {LimiterOf: byPlan, Rules: byRules},
-		"Key is":               {Rules: byRules, Key: key},
-		"Cost is":              {Rules: byRules, Cost: func(context.Context, string, any) (int64, error) { return 1, nil }},
-		"Describe is":          {Limiter: one, Describe: func(context.Context, string, *rules.Request) error { return nil }},
+	cost := func(context.Context, string, any) (int64, error) { return 1, nil }
+	describe := func(context.Context, string, *rules.Request) error { return nil }
+	for _, test := range []struct {
+		want   string
+		config grpclimit.Config
+	}{
+		{`Limiter is "nil"`, grpclimit.Config{}},
+		{`Limiter is "several"`, grpclimit.Config{Limiter: one, LimiterOf: byPlan}},
+		{"Limiter is", grpclimit.Config{LimiterOf: byPlan, Rules: byRules}},
+		{"Key is", grpclimit.Config{Rules: byRules, Key: key}},
+		{"Cost is", grpclimit.Config{Rules: byRules, Cost: cost}},
+		{"Describe is", grpclimit.Config{Limiter: one, Describe: describe}},
+		{"Reserve is", grpclimit.Config{Limiter: places}},
+		{"Reserve.ID is", grpclimit.Config{Limiter: places, Reserve: named}},
+		{"Messages is", grpclimit.Config{Limiter: places, Reserve: hold, Messages: true}},
+		{"Reserve is", grpclimit.Config{Rules: struct{ enforce.Decider }{byRules}, Reserve: hold}},
+		{"Reserve.ID is", grpclimit.Config{Rules: byRules, Reserve: named}},
+		{"Messages is", grpclimit.Config{Rules: byRules, Reserve: hold, Messages: true}},
 	} {
-		if _, err := grpclimit.New(config); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
+		if _, err := grpclimit.New(test.config); !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v", test.want, err)
 		}
 	}
 }

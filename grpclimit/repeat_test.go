@@ -31,10 +31,7 @@ func TestServerRepeatsCommits(t *testing.T) {
 					}
 					return storetest.Fault{}
 				})
-				limiter, err := stint.New(store, "api", stint.FixedWindow(1000, 24*time.Hour).FromFirst())
-				if err != nil {
-					t.Fatal(err)
-				}
+				limiter := limiterOn(t, store, stint.FixedWindow(1000, 24*time.Hour).FromFirst())
 				var mu sync.Mutex
 				var told []*enforce.EndError
 				limits := newServer(t, grpclimit.Config{
@@ -53,6 +50,7 @@ func TestServerRepeatsCommits(t *testing.T) {
 					},
 				})
 				ctx, leave := context.WithCancel(t.Context())
+				var err error
 				if stream {
 					err = limits.StreamServerInterceptor()(nil, aStream{ctx: ctx}, &grpc.StreamServerInfo{FullMethod: "/a/b"},
 						func(_ any, s grpc.ServerStream) error { grpclimit.Cost(s.Context()).Set(70); return nil })
@@ -61,9 +59,7 @@ func TestServerRepeatsCommits(t *testing.T) {
 						func(ctx context.Context, _ any) (any, error) { grpclimit.Cost(ctx).Set(70); return nil, nil })
 				}
 				leave()
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				time.AfterFunc(lasts, func() { store.Inject(nil) })
 				err = limits.Drain(t.Context())
 				d := must.Get(limiter.Peek(t.Context(), "k"))(t)

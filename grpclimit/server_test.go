@@ -22,6 +22,7 @@ import (
 	"github.com/stint-go/stint/internal/leaks"
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/storetest"
 )
 
@@ -178,13 +179,13 @@ func details(t *testing.T, err error) (time.Duration, string, string) {
 }
 
 // expectDenial checks a denial by the limit "burst" of 2 permits that refills one
-// in 300 ms.
-func expectDenial(t *testing.T, err error) {
+// in 300 ms, of a policy or a rule.
+func expectDenial(t *testing.T, err error, of string) {
 	t.Helper()
 	expectCode(t, err, codes.ResourceExhausted)
 	retry, subject, description := details(t, err)
-	if retry != 300*time.Millisecond || subject != "limit:test/burst" || description != "the limit of 2 permits is reached" {
-		t.Errorf("details: %v, %q, %q", retry, subject, description)
+	if retry != 300*time.Millisecond || subject != of+"/burst" || description != "the limit of 2 permits is reached" {
+		t.Errorf("details: %v, %q, %q; want those of %s", retry, subject, description, of)
 	}
 }
 
@@ -199,16 +200,27 @@ func unavailable() stint.Store {
 	return store
 }
 
-func TestUnary(t *testing.T) {
-	conn := serve(t, intercepted(newServer(t, grpclimit.Config{Limiter: newLimiter(t, burst())}))...)
-	for _, remaining := range []string{"1", "0"} {
-		header, _, err := invoke(bounded(t), conn)
-		expectCode(t, err, codes.OK)
-		expectMetadata(t, header, "2", remaining, "1790000001", "")
+// Plain limits, and the rule of a service for its methods, limit unary calls and streams, and are named in denials.
+func TestCalls(t *testing.T) {
+	for of, config := range map[string]grpclimit.Config{
+		"limit:test":  {Limiter: newLimiter(t, burst())},
+		"rule:health": {Rules: standing(t, bursts("health", "/grpc.health.v1.Health/*", rules.PerIP))},
+	} {
+		t.Run(of, func(t *testing.T) {
+			conn := serve(t, intercepted(newServer(t, config))...)
+			for _, remaining := range []string{"1", "0"} {
+				header, _, err := invoke(bounded(t), conn)
+				expectCode(t, err, codes.OK)
+				expectMetadata(t, header, "2", remaining, "1790000001", "")
+			}
+			_, trailer, err := invoke(bounded(t), conn)
+			expectDenial(t, err, of)
+			expectMetadata(t, trailer, "2", "0", "1790000001", "1")
+			stream, err := watch(bounded(t), t, conn)
+			expectDenial(t, err, of)
+			expectMetadata(t, stream.Trailer(), "2", "0", "1790000001", "1")
+		})
 	}
-	_, trailer, err := invoke(bounded(t), conn)
-	expectDenial(t, err)
-	expectMetadata(t, trailer, "2", "0", "1790000001", "1")
 }
 
 func TestNoMetadata(t *testing.T) {
@@ -220,18 +232,36 @@ func TestNoMetadata(t *testing.T) {
 	}
 }
 
-// A cost above the limit itself never passes, so there is nothing to wait for.
-func TestCostAboveTheLimit(t *testing.T) {
-	conn := serve(t, intercepted(newServer(t, grpclimit.Config{
-		Limiter: newLimiter(t, burst()),
-		Cost:    func(context.Context, string, any) (int64, error) { return 3, nil },
-	}))...)
-	_, trailer, err := invoke(bounded(t), conn)
-	expectCode(t, err, codes.ResourceExhausted)
-	if retry, _, description := details(t, err); retry != -1 || description != "the cost is above the limit of 2 permits" {
-		t.Errorf("RetryInfo %v, QuotaFailure %q", retry, description)
+// What no wait will do for says so, by the interceptors and by the tap handle.
+func TestDenialsForEver(t *testing.T) {
+	banned := rules.Rule{ID: "banned", Scope: []string{rules.Global}, Banned: true}
+	costly := func(context.Context, string, any) (int64, error) { return 3, nil }
+	for _, test := range []struct {
+		config               grpclimit.Config
+		subject, description string
+		left, reset          string
+	}{
+		{grpclimit.Config{Rules: standing(t, banned)}, "rule:banned", "the client is banned", "", ""},
+		{
+			grpclimit.Config{Limiter: newLimiter(t, burst()), Cost: costly},
+			"limit:test/burst", "the cost is above the limit of 2 permits", "2", "1790000001",
+		},
+	} {
+		limits := newServer(t, test.config)
+		for name, options := range map[string][]grpc.ServerOption{
+			"interceptors": intercepted(limits), "tap": {grpc.InTapHandle(limits.TapHandle())},
+		} {
+			_, trailer, err := invoke(bounded(t), serve(t, options...))
+			expectCode(t, err, codes.ResourceExhausted)
+			retry, subject, description := details(t, err)
+			if retry != -1 || subject != test.subject || description != test.description {
+				t.Errorf("%s: details: %v, %q, %q, want %q", name, retry, subject, description, test.description)
+			}
+			if name == "interceptors" || test.left == "" {
+				expectMetadata(t, trailer, test.left, test.left, test.reset, "")
+			}
+		}
 	}
-	expectMetadata(t, trailer, "2", "2", "1790000001", "")
 }
 
 // Cost sees the request; 0 is free, and does not ask for a key.

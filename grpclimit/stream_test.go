@@ -2,6 +2,7 @@ package grpclimit_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/stint-go/stint/grpclimit"
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/rules"
 )
 
 // watch starts a stream of the health service and receives its first message.
@@ -49,24 +51,30 @@ func TestStream(t *testing.T) {
 	expectMetadata(t, header, "2", "1", "1790000001", "")
 
 	must.Get(watch(bounded(t), t, conn))(t)
-	denied, err := watch(bounded(t), t, conn)
-	expectDenial(t, err)
-	expectMetadata(t, denied.Trailer(), "2", "0", "1790000001", "1")
+	_, err := watch(bounded(t), t, conn)
+	expectDenial(t, err, "limit:test")
 }
 
 // With Messages the start and each message are charged, and the stream ends with
 // the first that is denied, even where the handler takes that for the client's end.
 func TestMessages(t *testing.T) {
-	for name, deaf := range map[string]bool{"a handler that listens": false, "a deaf handler": true} {
+	plain := grpclimit.Config{Limiter: newLimiter(t, burst()), Messages: true}
+	deaf := grpclimit.Config{Limiter: newLimiter(t, burst()), Messages: true}
+	byRules := grpclimit.Config{Rules: standing(t, bursts("echo", echo, rules.Global)), Messages: true}
+	for name, test := range map[string]struct {
+		config grpclimit.Config
+		deaf   bool
+		of     string
+	}{
+		"a handler that listens": {plain, false, "limit:test"},
+		"a deaf handler":         {deaf, true, "limit:test"},
+		"by rules":               {byRules, false, "rule:echo"},
+	} {
 		t.Run(name, func(t *testing.T) {
-			limits := newServer(t, grpclimit.Config{
-				Limiter:  newLimiter(t, stint.TokenBucket(2, stint.Every(300*time.Millisecond)).Named("burst")),
-				Messages: true,
-			})
-			conn := serveEcho(t, echoing(deaf), intercepted(limits)...)
+			conn := serveEcho(t, echoing(test.deaf), intercepted(newServer(t, test.config))...)
 			stream := openEcho(bounded(t), t, conn)
 			must.Do(t, say(t, stream, ""))
-			expectDenial(t, say(t, stream, ""))
+			expectDenial(t, say(t, stream, ""), test.of)
 			expectMetadata(t, stream.Trailer(), "2", "0", "1790000001", "1")
 		})
 	}
@@ -95,58 +103,61 @@ func TestCostOfMessages(t *testing.T) {
 	}
 }
 
-// A leaky bucket's call is held until its turn.
-func TestHeldUntilTheTurn(t *testing.T) {
-	const gap = 20 * time.Millisecond
-	limiter := limiterOn(t, memstore.New(memstore.Config{}), stint.LeakyBucket(1000, stint.Every(gap)))
-	conn := serve(t, intercepted(newServer(t, grpclimit.Config{Limiter: limiter}))...)
-	start := time.Now()
-	for range 3 {
-		must.Two(invoke(bounded(t), conn))(t)
-	}
-	if took := time.Since(start); took < 2*gap {
-		t.Errorf("three calls took %v, less than two turns", took)
-	}
-}
-
-// A turn that the call can't last until is left to others, and a call that ends
-// meanwhile gives up.
-func TestTurnsThatAreNotReached(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limiter := limiterOn(t, memstore.New(memstore.Config{}), stint.LeakyBucket(10, stint.PerHour(1)))
-		limits := newServer(t, grpclimit.Config{
-			Limiter: limiter, Key: func(context.Context, string) (string, error) { return "k", nil },
+// A call is held until a leaky bucket's turn. One that the call can't last until is left to others, by the interceptors
+// and by the tap handle, which leaves the holding to them. A call that ends meanwhile gives up, and Failed is told.
+func TestTurns(t *testing.T) {
+	turns := stint.LeakyBucket(9, stint.Every(time.Minute))
+	rule := rules.Rule{ID: "turns", Scope: []string{rules.Global}, Limits: []stint.Limit{turns}}
+	for of, make := range map[string]func(t *testing.T) grpclimit.Config{
+		"limit:test": func(t *testing.T) grpclimit.Config {
+			return grpclimit.Config{Limiter: limiterOn(t, memstore.New(memstore.Config{}), turns)}
+		},
+		"rule:turns": func(t *testing.T) grpclimit.Config {
+			return grpclimit.Config{Rules: enforced(t, memstore.New(memstore.Config{}), rule)}
+		},
+	} {
+		t.Run(of, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				config := make(t)
+				var told error
+				config.Failed = func(_ context.Context, _ string, err error) { told = err }
+				limits := newServer(t, config)
+				reached := 0
+				call := func(ctx context.Context) error {
+					return unary(ctx, limits, "", func(context.Context, any) (any, error) { reached++; return nil, nil })
+				}
+				start := time.Now()
+				expectCode(t, call(t.Context()), codes.OK)
+				short, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				for range 3 {
+					_, tapped := limits.TapHandle()(short, &tap.Info{FullMethodName: check})
+					for _, err := range []error{call(short), tapped} {
+						expectCode(t, err, codes.ResourceExhausted)
+						if retry, subject, _ := details(t, err); retry != time.Minute || subject != of {
+							t.Errorf("RetryInfo %v of %q (%v), want a minute", retry, subject, err)
+						}
+					}
+				}
+				long, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				held := must.Get(limits.TapHandle()(long, &tap.Info{FullMethodName: check}))(t)
+				expectElapsed(t, start, 0)
+				expectCode(t, call(held), codes.OK)
+				expectElapsed(t, start, time.Minute)
+				expectCode(t, call(t.Context()), codes.OK)
+				expectElapsed(t, start, 2*time.Minute)
+				if reached != 3 || told != nil {
+					t.Errorf("%d calls reached the handler, want 3; Failed is told %v", reached, told)
+				}
+				ended, leave := context.WithCancel(t.Context())
+				time.AfterFunc(time.Second, leave)
+				expectCode(t, call(ended), codes.Canceled)
+				expectElapsed(t, start, 2*time.Minute+time.Second)
+				if reached != 3 || !errors.Is(told, context.Canceled) {
+					t.Errorf("a call that has ended reaches the handler, or Failed is told %v", told)
+				}
+			})
 		})
-		reached := 0
-		call := func(ctx context.Context) error {
-			_, err := limits.UnaryServerInterceptor()(ctx, nil, &grpc.UnaryServerInfo{FullMethod: check},
-				func(context.Context, any) (any, error) { reached++; return nil, nil })
-			return err
-		}
-		start := time.Now()
-		expectCode(t, call(t.Context()), codes.OK)
-		short, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		for range 3 {
-			err := call(short)
-			expectCode(t, err, codes.ResourceExhausted)
-			if retry, subject, _ := details(t, err); retry != time.Hour || subject != "limit:test" {
-				t.Errorf("RetryInfo %v of %q, want an hour", retry, subject)
-			}
-			_, err = limits.TapHandle()(short, &tap.Info{FullMethodName: check})
-			expectCode(t, err, codes.ResourceExhausted)
-		}
-		if d, err := limiter.Peek(t.Context(), "k"); err != nil || d.Delay != time.Hour {
-			t.Errorf("the next turn is in %v (%v), want an hour: nobody took it", d.Delay, err)
-		}
-		ended, cancel := context.WithCancel(t.Context())
-		waiting := make(chan error, 1)
-		go func() { waiting <- call(ended) }()
-		synctest.Wait() // it is held
-		cancel()
-		expectCode(t, <-waiting, codes.Canceled)
-		if passed := time.Since(start); passed != 0 || reached != 1 {
-			t.Errorf("%d calls reached the handler after %v, want 1 at once", reached, passed)
-		}
-	})
+	}
 }
