@@ -23,7 +23,7 @@ import (
 
 func TestVerbs(t *testing.T) {
 	policy := policyOf(t, "pair", stint.FixedWindow(5, time.Hour), stint.SlidingWindowLog(3, time.Hour))
-	c, ctx := open(t, serve(t, storetest.NewClock(start), withPolicies(policy)), client.Options{}), t.Context()
+	c, ctx := openPolicies(t, policy), t.Context()
 	if a, err := c.Check(ctx, api.Request{Key: "k", Permits: 95}); err != nil || !a.Allowed || a.Remaining != 5 || a.Algorithm != "TOKEN_BUCKET" || a.At != int64(start) {
 		t.Errorf("Check: %+v, %v", a, err)
 	}
@@ -57,7 +57,7 @@ func TestVerbs(t *testing.T) {
 // TestCheckAllInBatches: requests beyond a batch's size go in further ones; the
 // answers before a fault come with it.
 func TestCheckAllInBatches(t *testing.T) {
-	c := open(t, serve(t, storetest.NewClock(start), nil), client.Options{})
+	c := openPolicies(t)
 	requests := make([]api.Request, 2*bounds.MaxBatch+1)
 	for i := range requests {
 		requests[i] = api.Request{Key: "k", Algorithm: "fixed_window"}
@@ -77,37 +77,42 @@ func TestCheckAllInBatches(t *testing.T) {
 }
 
 func TestRefusedInput(t *testing.T) {
-	c, ctx := open(t, serve(t, storetest.NewClock(start), nil), client.Options{}), t.Context()
+	c, ctx := openPolicies(t), t.Context()
+	check := func(r api.Request) error { _, err := c.Check(ctx, r); return err }
+	checkAll := func(r api.Request) error { _, err := c.CheckAll(ctx, []api.Request{{}, r}); return err }
+	remaining := func(r api.Request) error { _, err := c.Remaining(ctx, r); return err }
+	reset := func(r api.Request) error { _, err := c.Reset(ctx, r); return err }
+	settle := func(r api.Request) error { _, err := c.Settle(ctx, r); return err }
 	for name, row := range map[string]struct {
-		err     func(api.Request) error
+		ask     func(api.Request) error
 		request api.Request
 		detail  string // of the service's problem; "" where the client itself refuses
 	}{
-		"check, algorithm":      {func(r api.Request) error { _, err := c.Check(ctx, r); return err }, api.Request{Key: "k", Algorithm: "SAND"}, "algorithm is"},
-		"check, both":           {func(r api.Request) error { _, err := c.Check(ctx, r); return err }, api.Request{Key: "k", Algorithm: "FIXED_WINDOW", Policy: "p"}, "policy is"},
-		"check, key":            {func(r api.Request) error { _, err := c.Check(ctx, r); return err }, api.Request{Key: "\xff"}, ""},
-		"check, long key":       {func(r api.Request) error { _, err := c.Check(ctx, r); return err }, api.Request{Key: strings.Repeat("k", 257)}, "key is"},
-		"check all, key":        {func(r api.Request) error { _, err := c.CheckAll(ctx, []api.Request{{}, r}); return err }, api.Request{Key: "\n"}, ""},
-		"remaining, policy":     {func(r api.Request) error { _, err := c.Remaining(ctx, r); return err }, api.Request{Key: "k", Policy: "none"}, "policy is"},
-		"remaining, too many":   {func(r api.Request) error { _, err := c.Remaining(ctx, r); return err }, api.Request{Key: "k", Permits: 101}, "permits is"},
-		"remaining, below none": {func(r api.Request) error { _, err := c.Remaining(ctx, r); return err }, api.Request{Key: "k", Permits: -1}, ""},
-		"remaining, key":        {func(r api.Request) error { _, err := c.Remaining(ctx, r); return err }, api.Request{Key: "\xff"}, ""},
-		"remaining, keep":       {func(r api.Request) error { _, err := c.Remaining(ctx, r); return err }, api.Request{Key: "k", Keep: 101}, "keep is"},
-		"remaining, keep < 0":   {func(r api.Request) error { _, err := c.Remaining(ctx, r); return err }, api.Request{Key: "k", Keep: -1}, ""},
-		"check, keep":           {func(r api.Request) error { _, err := c.Check(ctx, r); return err }, api.Request{Key: "k", Keep: 101}, "keep is"},
-		"check, keep < 0":       {func(r api.Request) error { _, err := c.Check(ctx, r); return err }, api.Request{Key: "k", Keep: -1}, "keep is"},
-		"check all, keep":       {func(r api.Request) error { _, err := c.CheckAll(ctx, []api.Request{{}, r}); return err }, api.Request{Key: "k", Keep: 101}, "element 1: keep is"},
-		"reset, keep":           {func(r api.Request) error { _, err := c.Reset(ctx, r); return err }, api.Request{Key: "k", Keep: 1}, ""},
-		"settle, keep":          {func(r api.Request) error { _, err := c.Settle(ctx, r); return err }, api.Request{Key: "k", Keep: 1, Permits: 1}, ""},
-		"reset, permits":        {func(r api.Request) error { _, err := c.Reset(ctx, r); return err }, api.Request{Key: "k", Permits: 1}, ""},
-		"reset, policy":         {func(r api.Request) error { _, err := c.Reset(ctx, r); return err }, api.Request{Key: "k", Policy: "none"}, "policy is"},
-		"settle, key":           {func(r api.Request) error { _, err := c.Settle(ctx, r); return err }, api.Request{Key: "\x7f", Permits: 1}, ""},
-		"settle, leaky refund ": {func(r api.Request) error { _, err := c.Settle(ctx, r); return err }, api.Request{Key: "k", Algorithm: "LEAKY_BUCKET", Permits: -1}, "permits is"},
+		"check, algorithm":      {check, api.Request{Key: "k", Algorithm: "SAND"}, "algorithm is"},
+		"check, both":           {check, api.Request{Key: "k", Algorithm: "FIXED_WINDOW", Policy: "p"}, "policy is"},
+		"check, key":            {check, api.Request{Key: "\xff"}, ""},
+		"check, long key":       {check, api.Request{Key: strings.Repeat("k", 257)}, "key is"},
+		"check all, key":        {checkAll, api.Request{Key: "\n"}, ""},
+		"remaining, policy":     {remaining, api.Request{Key: "k", Policy: "none"}, "policy is"},
+		"remaining, too many":   {remaining, api.Request{Key: "k", Permits: 101}, "permits is"},
+		"remaining, below none": {remaining, api.Request{Key: "k", Permits: -1}, ""},
+		"remaining, key":        {remaining, api.Request{Key: "\xff"}, ""},
+		"remaining, keep":       {remaining, api.Request{Key: "k", Keep: 101}, "keep is"},
+		"remaining, keep < 0":   {remaining, api.Request{Key: "k", Keep: -1}, ""},
+		"check, keep":           {check, api.Request{Key: "k", Keep: 101}, "keep is"},
+		"check, keep < 0":       {check, api.Request{Key: "k", Keep: -1}, "keep is"},
+		"check all, keep":       {checkAll, api.Request{Key: "k", Keep: 101}, "element 1: keep is"},
+		"reset, keep":           {reset, api.Request{Key: "k", Keep: 1}, ""},
+		"settle, keep":          {settle, api.Request{Key: "k", Keep: 1, Permits: 1}, ""},
+		"reset, permits":        {reset, api.Request{Key: "k", Permits: 1}, ""},
+		"reset, policy":         {reset, api.Request{Key: "k", Policy: "none"}, "policy is"},
+		"settle, key":           {settle, api.Request{Key: "\x7f", Permits: 1}, ""},
+		"settle, leaky refund ": {settle, api.Request{Key: "k", Algorithm: "LEAKY_BUCKET", Permits: -1}, "permits is"},
 	} {
-		err := row.err(row.request)
-		var problem *api.Problem
-		told := errors.As(err, &problem)
-		if !errors.Is(err, stint.ErrInvalid) || told != (row.detail != "") || told && (problem.Status != 400 || !strings.Contains(problem.Detail, row.detail)) {
+		err := row.ask(row.request)
+		problem, told := errors.AsType[*api.Problem](err)
+		if !errors.Is(err, stint.ErrInvalid) || told != (row.detail != "") ||
+			told && (problem.Status != 400 || !strings.Contains(problem.Detail, row.detail)) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -25,7 +25,7 @@ func TestDecisionsMatchTheOracle(t *testing.T) {
 	}
 	for _, algorithm := range notation.Algorithms() {
 		t.Run(algorithm.String(), func(t *testing.T) {
-			decided := map[stint.Verb]int{}
+			decided, kept := map[stint.Verb]int{}, 0
 			for seed := range uint64(seeds) {
 				sequence, policies := askable(t, storetest.Generate(seed+1, algorithm, operations))
 				clock := storetest.NewClock(start)
@@ -35,12 +35,16 @@ func TestDecisionsMatchTheOracle(t *testing.T) {
 				}
 				for _, step := range sequence.Steps {
 					decided[step.Op.Verb]++
+					kept += min(1, int(step.Op.Keep))
 				}
 			}
 			for verb, least := range map[stint.Verb]int{stint.VerbTake: 800, stint.VerbTry: 50, stint.VerbPeek: 100, stint.VerbSettle: 50} {
 				if decided[verb] < least*seeds/12 {
 					t.Errorf("only %d operations were compared with verb %s", decided[verb], verb)
 				}
+			}
+			if kept < 100*seeds/12 {
+				t.Errorf("only %d operations kept permits for others", kept)
 			}
 		})
 	}
@@ -63,7 +67,8 @@ func askable(t *testing.T, sequence storetest.Sequence) (storetest.Sequence, []*
 			names[step.Op.Policy] = policy
 			named = append(named, policy)
 		}
-		step.Op.Claim = stint.Claim{Key: step.Op.Key, Policy: policy, Permits: step.Op.Permits} // a client names no keep and no way
+		claim := &step.Op.Claim
+		step.Op.Claim = stint.Claim{Key: claim.Key, Policy: policy, Permits: claim.Permits, Keep: claim.Keep} // a client names no way
 		step.Op.And, step.Op.Extra, step.Each = nil, nil, false
 		kept.Steps = append(kept.Steps, step)
 	}

@@ -3,6 +3,7 @@ package clienttest
 import (
 	"context"
 	"fmt"
+	"log"
 	"net/http/httptest"
 	"time"
 
@@ -23,7 +24,7 @@ func exampleService() (string, func()) {
 	config.Policies = map[string][]stint.Limit{"push": {stint.SlidingWindowLog(2, 3*time.Second)}}
 	s, err := server.New(config)
 	if err != nil {
-		fmt.Println(err)
+		log.Fatal(err)
 	}
 	listening := httptest.NewServer(s.Handler())
 	return listening.URL, listening.Close
@@ -36,19 +37,16 @@ func ExampleOpen() {
 	defer stop()
 	store, err := client.Open(url, client.Options{})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	defer store.Close()
 	push, err := stint.NewPolicy("push", stint.SlidingWindowLog(2, 3*time.Second))
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	limiter, err := stint.NewLimiter(stint.Config{Store: store, Policy: push})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	for range 3 {
 		d, err := limiter.Allow(context.Background(), "phone:7")
@@ -65,8 +63,7 @@ func ExampleClient_Check() {
 	defer stop()
 	c, err := client.Open(url, client.Options{})
 	if err != nil {
-		fmt.Println(err)
-		return
+		log.Fatal(err)
 	}
 	defer c.Close()
 	answer, err := c.Check(context.Background(), api.Request{Key: "user:123", Algorithm: "TOKEN_BUCKET", Permits: 5})

@@ -30,21 +30,15 @@ func TestFailoverOfAService(t *testing.T) {
 		}
 		proxy.ServeHTTP(w, r)
 	})
-	store, err := failover.New(open(t, front.URL, client.Options{}), failover.Config{Mode: failover.Open, Timeout: patience})
-	if err != nil {
-		t.Fatal(err)
-	}
+	guard := failover.Config{Mode: failover.Open, Timeout: patience}
+	store := must.Get(failover.New(open(t, front.URL, client.Options{}), guard))(t)
 	t.Cleanup(store.Close)
 	degraded := func(want bool) {
 		t.Helper()
 		late, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		for {
-			d, err := store.Decide(late, operation(stint.VerbTake, "k", policy, 1))
-			if err != nil {
-				t.Fatalf("waiting for degraded to be %v: %v", want, err)
-			}
-			if d.Degraded == want {
+			if d := must.Get(store.Decide(late, operation(stint.VerbTake, "k", policy, 1)))(t); d.Degraded == want {
 				return
 			}
 		}

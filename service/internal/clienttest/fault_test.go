@@ -20,7 +20,7 @@ import (
 	"github.com/stint-go/stint/client"
 	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/must"
-	"github.com/stint-go/stint/service/internal/config"
+	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/server"
 	"github.com/stint-go/stint/storetest"
 )
@@ -77,40 +77,21 @@ func TestStrangeAnswers(t *testing.T) {
 	if a, err := open(t, handle(t, answer(200, json+"; charset=utf-8", good)).URL, client.Options{}).Check(t.Context(), api.Request{Key: "k"}); err != nil || !a.Allowed {
 		t.Errorf("the answer that they are made from: %+v, %v", a, err)
 	}
+	ctx, one := t.Context(), api.Request{Key: "k"}
+	remaining := func(c *client.Client) error { _, err := c.Remaining(ctx, one); return err }
+	settle := func(c *client.Client) error { _, err := c.Settle(ctx, api.Request{Key: "k", Permits: 1}); return err }
+	both := func(c *client.Client) error { _, err := c.CheckAll(ctx, make([]api.Request, 2)); return err }
+	const bucket = `{"algorithm":"TOKEN_BUCKET","limit":1`
 	for text, ask := range map[string]func(*client.Client) error{
-		`{"key":"k"}`: func(c *client.Client) error { _, err := c.Reset(t.Context(), api.Request{Key: "k"}); return err },
-		`{"algorithm":"TOKEN_BUCKET","limit":1,"resetAfterSeconds":9223372037}`: func(c *client.Client) error {
-			_, err := c.Remaining(t.Context(), api.Request{Key: "k"})
-			return err
-		},
-		`{"algorithm":"TOKEN_BUCKET","limit":1,"at":1,"allowed":true,"source":"thin air"}`: func(c *client.Client) error {
-			_, err := c.Remaining(t.Context(), api.Request{Key: "k"})
-			return err
-		},
-		`{"algorithm":"TOKEN_BUCKET","limit":1,"at":1,"allowed":true,"retryAfterMicros":1,"source":"store"}`: func(c *client.Client) error {
-			_, err := c.Remaining(t.Context(), api.Request{Key: "k"})
-			return err
-		},
-		`{"algorithm":"TOKEN_BUCKET","limit":1,"at":1,"resetAfterMicros":-1,"applied":1}`: func(c *client.Client) error {
-			_, err := c.Settle(t.Context(), api.Request{Key: "k", Permits: 1})
-			return err
-		},
-		`{"algorithm":"TOKEN_BUCKET","limit":1,"remaining":1,"applied":1}`: func(c *client.Client) error { // at no time
-			_, err := c.Settle(t.Context(), api.Request{Key: "k", Permits: 1})
-			return err
-		},
-		`{"applied":1}`: func(c *client.Client) error {
-			_, err := c.Settle(t.Context(), api.Request{Key: "k", Permits: 1})
-			return err
-		},
-		"[" + good + "]": func(c *client.Client) error {
-			_, err := c.CheckAll(t.Context(), make([]api.Request, 2))
-			return err
-		},
-		"[" + good + ",{}]": func(c *client.Client) error {
-			_, err := c.CheckAll(t.Context(), make([]api.Request, 2))
-			return err
-		},
+		`{"key":"k"}`: func(c *client.Client) error { _, err := c.Reset(ctx, one); return err },
+		bucket + `,"resetAfterSeconds":9223372037}`:                              remaining,
+		bucket + `,"at":1,"allowed":true,"source":"thin air"}`:                   remaining,
+		bucket + `,"at":1,"allowed":true,"retryAfterMicros":1,"source":"store"}`: remaining,
+		bucket + `,"at":1,"resetAfterMicros":-1,"applied":1}`:                    settle,
+		bucket + `,"remaining":1,"applied":1}`:                                   settle, // at no time
+		`{"applied":1}`:                                                          settle,
+		"[" + good + "]":                                                         both,
+		"[" + good + ",{}]":                                                      both,
 	} {
 		if err := ask(open(t, handle(t, answer(200, json, text)).URL, client.Options{})); !errors.Is(err, stint.ErrUnavailable) {
 			t.Errorf("%s: %v, want ErrUnavailable", text, err)
@@ -153,34 +134,17 @@ func TestProblems(t *testing.T) {
 
 // TestStoreUnreachable: a service whose store is unreachable answers 503.
 func TestStoreUnreachable(t *testing.T) {
-	url := serve(t, storetest.NewClock(start), func(c *server.Config) { c.Store = away{} })
-	c, policy := open(t, url, client.Options{}), policyOf(t, "", config.DefaultLimits()[stint.AlgorithmTokenBucket])
+	store := storetest.NewFaulty(memstore.New(memstore.Config{}))
+	store.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: stint.ErrUnavailable} })
+	url := serve(t, storetest.NewClock(start), func(c *server.Config) { c.Store = store })
+	c, policy := open(t, url, client.Options{}), bucket(t)
 	for _, verb := range []stint.Verb{stint.VerbTake, stint.VerbPeek, stint.VerbReset, stint.VerbSettle} {
-		var problem *api.Problem
-		if _, err := c.Decide(t.Context(), operation(verb, "k", policy, 1)); !errors.Is(err, stint.ErrUnavailable) || !errors.As(err, &problem) || problem.Status != 503 {
+		_, err := c.Decide(t.Context(), operation(verb, "k", policy, 1))
+		if problem, ok := errors.AsType[*api.Problem](err); !errors.Is(err, stint.ErrUnavailable) || !ok || problem.Status != 503 {
 			t.Errorf("%s: %v, want ErrUnavailable with the problem", verb, err)
 		}
 	}
 }
-
-// away is a store that can't decide.
-type away struct{}
-
-func (away) Decide(context.Context, stint.Op) (stint.Decision, error) {
-	return stint.Decision{}, stint.ErrUnavailable
-}
-
-func (a away) Take(ctx context.Context, policy *stint.Policy, key string, n int64) (stint.Decision, error) {
-	return a.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}})
-}
-
-func (away) DecideAll(_ context.Context, _ []stint.Op, results []stint.Result) {
-	for i := range results {
-		results[i] = stint.Result{Err: stint.ErrUnavailable}
-	}
-}
-
-func (away) ResetAll(context.Context, stint.Scope) error { return stint.ErrUnavailable }
 
 // TestNobodyThere: the error shows neither password nor token nor key, and a batch
 // asks once.
@@ -188,7 +152,7 @@ func TestNobodyThere(t *testing.T) {
 	s := handle(t, answer(200, "", ""))
 	base := strings.TrimPrefix(s.URL, "http://")
 	s.Close()
-	policy := policyOf(t, "", config.DefaultLimits()[stint.AlgorithmTokenBucket])
+	policy := bucket(t)
 	for url, options := range map[string]client.Options{
 		"http://u:hunter2@" + base: {},
 		"http://" + base:           {Token: "hunter2"},
@@ -233,7 +197,7 @@ func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f
 // TestSentOnce: a take whose answer is lost, on a connection that served before, is
 // not sent again, by whatever transport.
 func TestSentOnce(t *testing.T) {
-	policy := policyOf(t, "", config.DefaultLimits()[stint.AlgorithmTokenBucket])
+	policy := bucket(t)
 	for _, options := range []client.Options{{}, {HTTPClient: &http.Client{Transport: &http.Transport{}}}} {
 		var requests atomic.Int64
 		url := hangUpOnSecond(t, &requests)
@@ -302,7 +266,7 @@ func TestSilence(t *testing.T) {
 		<-release
 	})
 	t.Cleanup(func() { close(release) })
-	policy := policyOf(t, "", config.DefaultLimits()[stint.AlgorithmTokenBucket])
+	policy := bucket(t)
 	op := operation(stint.VerbTake, "k", policy, 1)
 	for _, half := range []bool{false, true} {
 		head.Store(half)
@@ -336,7 +300,7 @@ func TestEndedContext(t *testing.T) {
 	c := open(t, s.URL, client.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	policy := policyOf(t, "", config.DefaultLimits()[stint.AlgorithmTokenBucket])
+	policy := bucket(t)
 	ops, results := []stint.Op{operation(stint.VerbTake, "k", policy, 1), operation(stint.VerbTake, "k", policy, 1), operation(stint.VerbPeek, "k", policy, 1)}, make([]stint.Result, 3)
 	if _, err := c.Decide(ctx, ops[0]); !errors.Is(err, context.Canceled) {
 		t.Errorf("Decide: %v", err)
@@ -400,5 +364,3 @@ func TestConnectionIsKept(t *testing.T) {
 		t.Errorf("%d connections, want 1", n)
 	}
 }
-
-func (away) Watch(time.Duration, func(int, error)) stint.Shards { return stint.Shards{} }

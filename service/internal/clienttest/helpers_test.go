@@ -13,6 +13,8 @@ import (
 	"github.com/stint-go/stint/internal/leaks"
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
 	"github.com/stint-go/stint/storetest"
 )
@@ -29,14 +31,13 @@ const start = stint.Instant(1_790_000_050_500_000)
 // and returns its URL.
 func serve(t testing.TB, clock *storetest.Clock, change func(*server.Config)) string {
 	t.Helper()
-	config := server.DefaultConfig()
-	config.Listen = "127.0.0.1:0"
-	config.Store = memstore.New(memstore.Config{Now: clock.Now})
-	config.Logger = slog.New(slog.DiscardHandler)
+	c := server.DefaultConfig()
+	c.Listen, c.Store = "127.0.0.1:0", memstore.New(memstore.Config{Now: clock.Now})
+	c.Logger = slog.New(slog.DiscardHandler)
 	if change != nil {
-		change(&config)
+		change(&c)
 	}
-	s := must.Get(server.New(config))(t)
+	s := must.Get(server.New(c))(t)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -60,6 +61,25 @@ func open(t testing.TB, url string, options client.Options) *client.Client {
 	c := must.Get(client.Open(url, options))(t)
 	t.Cleanup(c.Close)
 	return c
+}
+
+// openRules makes a client of a service with rules.
+func openRules(t testing.TB, clock *storetest.Clock, list ...rules.Rule) *client.Client {
+	t.Helper()
+	set := must.Get(rules.Compile(list, rules.Options{}))(t)
+	return open(t, serve(t, clock, func(c *server.Config) { c.Rules = set }), client.Options{})
+}
+
+// openPolicies makes a client of a service with policies.
+func openPolicies(t testing.TB, policies ...*stint.Policy) *client.Client {
+	t.Helper()
+	return open(t, serve(t, storetest.NewClock(start), withPolicies(policies...)), client.Options{})
+}
+
+// bucket is a policy of the service's default token bucket.
+func bucket(t testing.TB) *stint.Policy {
+	t.Helper()
+	return policyOf(t, "", config.DefaultLimits()[stint.AlgorithmTokenBucket])
 }
 
 // policyOf makes a policy that is known to be valid.

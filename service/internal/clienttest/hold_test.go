@@ -7,7 +7,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/client"
-	"github.com/stint-go/stint/service/internal/server"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/storetest"
 )
 
@@ -15,13 +15,9 @@ import (
 func TestHolds(t *testing.T) {
 	clock := storetest.NewClock(start)
 	limits := []stint.Limit{stint.Concurrency(2).WithCost(1), stint.FixedWindow(100, time.Hour).Named("tokens")}
-	url := serve(t, clock, func(c *server.Config) {
-		c.Policies = map[string][]stint.Limit{"gateway": limits}
-	})
-	limiter, err := stint.NewLimiter(stint.Config{Store: open(t, url, client.Options{}), Policy: policyOf(t, "gateway", limits...)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	policy := policyOf(t, "gateway", limits...)
+	c := open(t, serve(t, clock, withPolicies(policy)), client.Options{})
+	limiter := must.Get(stint.NewLimiter(stint.Config{Store: c, Policy: policy}))(t)
 	ctx := t.Context()
 	first, d, err := limiter.Reserve(ctx, "k", 30, stint.Hold{ID: "a", TTL: 90 * time.Second})
 	if err != nil || !d.Allowed || first.ExpiresAt() != start.Add(90*time.Second) {

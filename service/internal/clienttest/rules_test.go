@@ -22,19 +22,17 @@ import (
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/service/internal/server"
 	"github.com/stint-go/stint/storetest"
 )
 
 // serviceRules are rules of every outcome that a request can meet.
-func serviceRules(t *testing.T) *rules.Set {
-	t.Helper()
+func serviceRules() []rules.Rule {
 	match := func(path string) rules.Match { return rules.Match{Paths: []string{path}} }
-	set, err := rules.Compile([]rules.Rule{
+	return []rules.Rule{
 		{ID: "login", Match: match("/login"), Scope: []string{rules.PerIP}, Limits: []stint.Limit{stint.FixedWindow(2, time.Minute)}},
 		{
 			ID: "search", Match: match("/search"), Scope: []string{rules.PerUser}, Missing: rules.MissingDeny,
-			Limits: []stint.Limit{stint.TokenBucket(3, stint.Every(time.Second)), named("burst", stint.SlidingWindowLog(1, time.Second))},
+			Limits: []stint.Limit{stint.TokenBucket(3, stint.Every(time.Second)), stint.SlidingWindowLog(1, time.Second).Named("burst")},
 		},
 		{
 			ID: "export", Match: match("/export"), Scope: []string{rules.PerAPIKey}, Missing: rules.MissingSkip, Cost: rules.Cost{Header: "X-Size", Permits: 1},
@@ -53,16 +51,7 @@ func serviceRules(t *testing.T) *rules.Set {
 		},
 		{ID: "extra", Match: match("/nothing"), Scope: []string{rules.Global}, Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)}},
 		{ID: "held", Match: match("/held"), Scope: []string{rules.Global}, OnExceed: rules.Wait, MaxWait: 5 * time.Minute, Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)}},
-	}, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
 	}
-	return set
-}
-
-func named(name string, limit stint.Limit) stint.Limit {
-	limit.Name = name
-	return limit
 }
 
 // describe adds the user, as a program does that has authenticated it.
@@ -89,14 +78,12 @@ type told struct {
 // A middleware by a service's rules answers as one by the same rules in the process, field by field.
 func TestMiddlewareByAService(t *testing.T) {
 	clock := storetest.NewClock(start)
-	here, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: clock.Now}), Set: serviceRules(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := open(t, serve(t, clock, func(config *server.Config) { config.Rules = serviceRules(t) }), client.Options{})
+	set := must.Get(rules.Compile(serviceRules(), rules.Options{}))(t)
+	here := must.Get(enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: clock.Now}), Set: set}))(t)
+	c := openRules(t, clock, serviceRules()...)
 	ask := func(limiter enforce.Decider, r *http.Request) (told, http.Header) {
 		var answer told
-		m, err := httplimit.New(httplimit.Config{
+		m := must.Get(httplimit.New(httplimit.Config{
 			Rules: limiter, Describe: describe,
 			Decided: func(_ *http.Request, v *enforce.Verdict) {
 				answer = told{
@@ -114,10 +101,7 @@ func TestMiddlewareByAService(t *testing.T) {
 					answer.rule = v.Rule.ID
 				}
 			},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		w := httptest.NewRecorder()
 		m.Wrap(http.NotFoundHandler()).ServeHTTP(w, r)
 		answer.status = w.Code
@@ -165,7 +149,7 @@ func TestMiddlewareByAService(t *testing.T) {
 
 // An IPv6 client is the same to the service as to the program.
 func TestServiceCountsNetworks(t *testing.T) {
-	c := open(t, serve(t, storetest.NewClock(start), func(config *server.Config) { config.Rules = serviceRules(t) }), client.Options{})
+	c := openRules(t, storetest.NewClock(start), serviceRules()...)
 	var v enforce.Verdict
 	for i, address := range []string{"2001:db8:1:2::/64", "2001:db8:1:2::/64", "2001:db8:1:2::/64", "2001:db8:1:3::/64"} {
 		err := c.Rules().Decide(t.Context(), &rules.Request{Path: "/login", Address: address}, &v)
@@ -177,7 +161,7 @@ func TestServiceCountsNetworks(t *testing.T) {
 
 // A request for which the service's rules would wait is denied at once by DecideNow.
 func TestServiceHoldsNothingNow(t *testing.T) {
-	c := open(t, serve(t, storetest.NewClock(start), func(config *server.Config) { config.Rules = serviceRules(t) }), client.Options{})
+	c := openRules(t, storetest.NewClock(start), serviceRules()...)
 	var v enforce.Verdict
 	for i := range 2 {
 		err := c.Rules().DecideNow(t.Context(), &rules.Request{Path: "/held"}, &v)
@@ -189,11 +173,8 @@ func TestServiceHoldsNothingNow(t *testing.T) {
 
 // A turn that comes after the context's deadline is denied.
 func TestServiceTurnIsTooLate(t *testing.T) {
-	set, err := rules.Compile([]rules.Rule{{ID: "paced", Scope: []string{rules.Global}, Limits: []stint.Limit{stint.LeakyBucket(5, stint.Every(time.Hour))}}}, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := open(t, serve(t, storetest.NewClock(start), func(config *server.Config) { config.Rules = set }), client.Options{})
+	turns := []stint.Limit{stint.LeakyBucket(5, stint.Every(time.Hour))}
+	c := openRules(t, storetest.NewClock(start), rules.Rule{ID: "paced", Scope: []string{rules.Global}, Limits: turns})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var v enforce.Verdict
@@ -207,17 +188,15 @@ func TestServiceTurnIsTooLate(t *testing.T) {
 
 // A gRPC server by a service's rules says which rule and limit denied, and when to come again.
 func TestGRPCByAService(t *testing.T) {
-	set, err := rules.Compile([]rules.Rule{{ID: "calls", Scope: []string{rules.Global}, Limits: []stint.Limit{named("minute", stint.FixedWindow(1, time.Minute))}}}, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := open(t, serve(t, storetest.NewClock(start), func(config *server.Config) { config.Rules = set }), client.Options{})
+	minute := []stint.Limit{stint.FixedWindow(1, time.Minute).Named("minute")}
+	c := openRules(t, storetest.NewClock(start), rules.Rule{ID: "calls", Scope: []string{rules.Global}, Limits: minute})
 	s := must.Get(grpclimit.New(grpclimit.Config{
 		Rules:    c.Rules(),
 		Describe: func(_ context.Context, _ string, r *rules.Request) error { r.Address = "192.0.2.1"; return nil },
 	}))(t)
 	call := func() error {
-		_, err := s.UnaryServerInterceptor()(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/a.B/C"}, func(context.Context, any) (any, error) { return nil, nil })
+		_, err := s.UnaryServerInterceptor()(t.Context(), nil, &grpc.UnaryServerInfo{FullMethod: "/a.B/C"},
+			func(context.Context, any) (any, error) { return nil, nil })
 		return err
 	}
 	must.Do(t, call())

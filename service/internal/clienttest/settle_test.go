@@ -23,18 +23,14 @@ import (
 func teams(t *testing.T) *rules.Set {
 	t.Helper()
 	slow := func(capacity int64) stint.Limit { return stint.TokenBucket(capacity, stint.Per(1, 100*time.Hour)) }
-	set, err := rules.Compile([]rules.Rule{
+	return must.Get(rules.Compile([]rules.Rule{
 		{ID: "org", Scope: []string{rules.Global}, Limits: []stint.Limit{slow(20)}},
 		{
 			ID: "team", Within: "org", Scope: []string{rules.Custom("team")}, Missing: rules.MissingSkip, Cost: rules.Cost{Attribute: "n", Permits: 1}, MaxCost: 6,
 			Guaranteed: map[string]rules.Floor{"search": {Capacity: 4, Refill: stint.Per(1, 300*time.Hour)}}, Borrow: rules.Borrow{Any: true},
 		},
 		{ID: "few", Match: rules.Match{Paths: []string{"/few"}}, Scope: []string{rules.Global}, Limits: []stint.Limit{slow(2)}},
-	}, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return set
+	}, rules.Options{}))(t)
 }
 
 // A settlement by a service's rules refunds a loan to the organisation alone, and a floor's request to both, on each store.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,17 +15,16 @@ import (
 	"github.com/stint-go/stint/client"
 	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/must"
-	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/storetest"
 )
 
 // TestWhatCannotBeAsked: each refusal says what is not supported, and nothing is
 // sent.
 func TestWhatCannotBeAsked(t *testing.T) {
-	bucket, pair := stint.TokenBucket(100, stint.PerSecond(10)), []stint.Limit{stint.FixedWindow(5, time.Minute), stint.FixedWindow(2, time.Second).Named("x")}
+	pair := []stint.Limit{stint.FixedWindow(5, time.Minute), stint.FixedWindow(2, time.Second).Named("x")}
 	log := stint.SlidingWindowLog(5, time.Minute)
 	named := func(limits ...stint.Limit) *stint.Policy { return policyOf(t, "p", limits...) }
-	plain := policyOf(t, "", bucket)
+	plain := bucket(t)
 	and := operation(stint.VerbTake, "k", plain, 1)
 	and.And = []stint.Claim{{Key: "l", Policy: plain, Permits: 1}}
 	each := func(verb stint.Verb, p *stint.Policy) stint.Op {
@@ -65,7 +66,7 @@ func TestWhatCannotBeAsked(t *testing.T) {
 // TestTheServicesLimitsDecide: what the program's policy says is only its name.
 func TestTheServicesLimitsDecide(t *testing.T) {
 	theirs := policyOf(t, "push", stint.SlidingWindowLog(3, time.Minute), stint.TokenBucket(2, stint.PerHour(1)))
-	c := open(t, serve(t, storetest.NewClock(start), withPolicies(theirs)), client.Options{})
+	c := openPolicies(t, theirs)
 	ours := policyOf(t, "push", stint.FixedWindow(9, time.Minute), stint.TokenBucket(50, stint.PerSecond(50)), stint.TokenBucket(2, stint.PerHour(9)).Named("x"))
 	d, err := c.Decide(t.Context(), operation(stint.VerbTake, "k", ours, 2))
 	if err != nil || !d.Allowed || d.Limit != 2 || d.Remaining != 0 || d.Index != 2 {
@@ -85,7 +86,7 @@ func TestTheServicesLimitsDecide(t *testing.T) {
 // between is found, and its neighbours are decided.
 func TestBatches(t *testing.T) {
 	policy, other := policyOf(t, "p", stint.FixedWindow(1500, time.Hour)), policyOf(t, "unknown", stint.FixedWindow(5, time.Hour))
-	c := open(t, serve(t, storetest.NewClock(start), withPolicies(policy)), client.Options{})
+	c := openPolicies(t, policy)
 	ops := make([]stint.Op, 2500)
 	for i := range ops {
 		ops[i] = operation(stint.VerbTake, "k", policy, 1)
@@ -142,36 +143,10 @@ func TestLongestBatch(t *testing.T) {
 	}
 }
 
-func TestLimiterOverTheService(t *testing.T) {
-	c := open(t, serve(t, storetest.NewClock(start), nil), client.Options{})
-	limiter, err := stint.NewLimiter(stint.Config{Store: c, Policy: policyOf(t, "", stint.TokenBucket(100, stint.PerSecond(10)))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d, err := limiter.WaitN(t.Context(), "k", 40); err != nil || d.Remaining != 60 {
-		t.Errorf("WaitN: %+v, %v", d, err)
-	}
-	if d, err := limiter.Peek(t.Context(), "k"); err != nil || !d.Allowed || d.Remaining != 60 || d.ResetAfter != 4*time.Second {
-		t.Errorf("Peek: %+v, %v", d, err)
-	}
-	if d, err := limiter.Settle(t.Context(), "k", -100); err != nil || d.Applied != -40 || d.Remaining != 100 {
-		t.Errorf("Settle: %+v, %v", d, err)
-	}
-	if err := limiter.Reset(t.Context(), "k"); err != nil {
-		t.Errorf("Reset: %v", err)
-	}
-	if _, err := limiter.AllowN(t.Context(), "k", 101); !errors.Is(err, stint.ErrInvalid) {
-		t.Errorf("AllowN above the limit: %v, want ErrInvalid", err)
-	}
-	if _, err := limiter.PeekN(t.Context(), "k", 101); !errors.Is(err, stint.ErrInvalid) {
-		t.Errorf("PeekN above the limit: %v, want ErrInvalid", err)
-	}
-}
-
 // TestWaitLooksFirst: a turn of a leaky bucket that would come too late is not taken.
 func TestWaitLooksFirst(t *testing.T) {
 	policy := policyOf(t, "leak", stint.LeakyBucket(3, stint.PerHour(1)))
-	c := open(t, serve(t, storetest.NewClock(start), withPolicies(policy)), client.Options{})
+	c := openPolicies(t, policy)
 	limiter := must.Get(stint.NewLimiter(stint.Config{Store: c, Policy: policy}))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -190,27 +165,23 @@ func TestWaitLooksFirst(t *testing.T) {
 func TestConcurrentCallers(t *testing.T) {
 	const callers, each, quota = 16, 30, 250
 	policy := policyOf(t, "p", stint.FixedWindow(quota, time.Hour))
-	c := open(t, serve(t, storetest.NewClock(start), withPolicies(policy)), client.Options{})
-	admitted := make(chan int, callers)
+	c := openPolicies(t, policy)
+	var admitted atomic.Int64
+	var all sync.WaitGroup
 	for range callers {
-		go func() {
-			n := 0
+		all.Go(func() {
 			for range each {
 				if d, err := c.Decide(t.Context(), operation(stint.VerbTake, "k", policy, 1)); err != nil {
 					t.Error(err)
 				} else if d.Allowed {
-					n++
+					admitted.Add(1)
 				}
 			}
-			admitted <- n
-		}()
+		})
 	}
-	sum := 0
-	for range callers {
-		sum += <-admitted
-	}
-	if sum != quota {
-		t.Errorf("%d of %d were admitted, want %d", sum, callers*each, quota)
+	all.Wait()
+	if n := admitted.Load(); n != quota {
+		t.Errorf("%d of %d were admitted, want %d", n, callers*each, quota)
 	}
 }
 
@@ -218,7 +189,7 @@ func TestConcurrentCallers(t *testing.T) {
 func TestSources(t *testing.T) {
 	degraded := `{"allowed":true,"degraded":true,"key":"k","algorithm":"TOKEN_BUCKET","limit":100,"remaining":100,"source":"failure-policy"}`
 	never := `{"allowed":false,"key":"k","algorithm":"TOKEN_BUCKET","limit":100,"retryAfterSeconds":-1,"retryAfterMicros":-1,"source":"denial-cache"}`
-	policy := policyOf(t, "", config.DefaultLimits()[stint.AlgorithmTokenBucket])
+	policy := bucket(t)
 	for text, want := range map[string]stint.Decision{
 		degraded: {Allowed: true, Degraded: true, Source: stint.SourceFailurePolicy, Limit: 100, Remaining: 100},
 		never:    {Source: stint.SourceDenialCache, Limit: 100, RetryAfter: stint.Never},
