@@ -35,7 +35,7 @@ func env(variables map[string]string) func(string) (string, bool) {
 func write(t testing.TB, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "stint.yaml")
-	check(t, os.WriteFile(name, []byte(text), 0o600))
+	must.Do(t, os.WriteFile(name, []byte(text), 0o600))
 	return name
 }
 
@@ -64,22 +64,6 @@ func refuses(t testing.TB, texts map[string]string) {
 			t.Errorf("%s: %q, want %q", text, got, want)
 		}
 	}
-}
-
-// check ends the test with an error, if there is one.
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// load loads a configuration without a fault.
-func load(t testing.TB, sources config.Sources) config.Config {
-	t.Helper()
-	got, err := config.Load(sources)
-	check(t, err)
-	return got
 }
 
 func TestPrecedence(t *testing.T) {
@@ -142,7 +126,7 @@ func TestEveryFaultAtOnceWithItsPlace(t *testing.T) {
 		t.Error("a message shows a password")
 	}
 	if *rewrite {
-		check(t, os.WriteFile(expected, []byte(got), 0o600))
+		must.Do(t, os.WriteFile(expected, []byte(got), 0o600))
 	}
 	want := must.Get(os.ReadFile(expected))(t)
 	if got != string(want) {
@@ -197,7 +181,7 @@ rules: []
 `
 
 func TestContractsExample(t *testing.T) {
-	got := load(t, config.Sources{File: write(t, contract)})
+	got := must.Get(config.Load(config.Sources{File: write(t, contract)}))(t)
 	if !reflect.DeepEqual(got.Defaults, config.Default().Defaults) {
 		t.Errorf("the built-in limits differ: %+v", got.Defaults)
 	}
@@ -230,7 +214,7 @@ func TestLease(t *testing.T) {
 
 func TestExampleFile(t *testing.T) {
 	const name = "../../../docs/stint.example.yaml"
-	got := load(t, config.Sources{File: name})
+	got := must.Get(config.Load(config.Sources{File: name}))(t)
 	want := config.Default()
 	want.AdminAsked, want.File = true, name // as the file names the address
 	if !reflect.DeepEqual(got, want) {
@@ -239,8 +223,8 @@ func TestExampleFile(t *testing.T) {
 	text := must.Get(os.ReadFile(name))(t)
 	// What is commented out is sound as well.
 	used := filepath.Join(t.TempDir(), "stint.yaml")
-	check(t, os.WriteFile(used, regexp.MustCompile(`(?m)^#(\w|  )`).ReplaceAll(text, []byte("$1")), 0o600))
-	got = load(t, config.Sources{File: used})
+	must.Do(t, os.WriteFile(used, regexp.MustCompile(`(?m)^#(\w|  )`).ReplaceAll(text, []byte("$1")), 0o600))
+	got = must.Get(config.Load(config.Sources{File: used}))(t)
 	quota := stint.CalendarWindow(50000, stint.CalendarMonth, "Europe/Berlin")
 	if lease := got.Policies["events-of-all"][0].Lease; lease != stint.LeaseAuto {
 		t.Errorf("lease: %d", lease)
@@ -400,10 +384,11 @@ func TestTLS(t *testing.T) {
 }
 
 // withTokens loads a configuration with a file of tokens, which a setting names, and returns its faults, too.
-func withTokens(t testing.TB, file, text string, sources config.Sources) (got config.Config, fault string) {
+func withTokens(t testing.TB, file, text string, mode os.FileMode, s config.Sources) (got config.Config, fault string) {
 	t.Helper()
-	check(t, os.WriteFile(file, []byte(text), 0o600))
-	got, err := config.Load(sources)
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
+	must.Do(t, os.Chmod(file, mode))
+	got, err := config.Load(s)
 	if err == nil {
 		return got, ""
 	}
@@ -414,13 +399,8 @@ func TestTokens(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	load := func(text string, mode os.FileMode) (config.Config, string) {
 		t.Helper()
-		check(t, os.WriteFile(tokens, []byte(text), 0o600))
-		check(t, os.Chmod(tokens, mode))
-		got, err := config.Load(config.Sources{Env: env(map[string]string{"STINT_API_TOKENS_FILE": tokens})})
-		if err == nil {
-			return got, ""
-		}
-		return got, strings.ReplaceAll(strings.TrimPrefix(err.Error(), "stint: "), tokens, "TOKENS")
+		variables := map[string]string{"STINT_API_TOKENS_FILE": tokens}
+		return withTokens(t, tokens, text, mode, config.Sources{Env: env(variables)})
 	}
 	got, fault := load("# ours\n\n0123456789abcdef\r\n  another-token.of_mine==\n", 0o644)
 	if fault != "" || !reflect.DeepEqual(got.API.Tokens, []string{"0123456789abcdef", "another-token.of_mine=="}) {
@@ -460,7 +440,7 @@ func TestTokens(t *testing.T) {
 func TestAdminTokensHaveRoles(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	load := func(text string) (config.Config, string) {
-		return withTokens(t, tokens, text, config.Sources{Flags: map[string]string{"admin-tokens-file": tokens}})
+		return withTokens(t, tokens, text, 0o600, config.Sources{Flags: map[string]string{"admin-tokens-file": tokens}})
 	}
 	got, fault := load("0123456789abcdef\n0123456789abcdeg read\n 0123456789abcdeh\twrite  ann@example.com\n")
 	want := []server.AdminToken{
