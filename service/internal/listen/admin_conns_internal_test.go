@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/config"
@@ -46,19 +44,6 @@ func (c *crowd) asks(request string) *bufio.Reader {
 	return r
 }
 
-// answers reads an answer of that status.
-func (c *crowd) answers(r *bufio.Reader, status int) {
-	c.t.Helper()
-	response, err := http.ReadResponse(r, nil)
-	if err != nil {
-		c.t.Fatalf("no answer: %v", err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != status {
-		c.t.Errorf("%s, %v; want %d", response.Status, err, status)
-	}
-}
-
 // Without a token an address has so many connections, and loses the oldest of them when the
 // address connects again; who showed a token keeps all.
 func TestAdminRoomOfStrangers(t *testing.T) {
@@ -87,14 +72,10 @@ func TestAdminRoomOfStrangers(t *testing.T) {
 
 // However long strangers keep a private room busy, it is made by them, the oldest first.
 func TestPrivateRoomIsMadeByStrangers(t *testing.T) {
-	connections := must.Get(newConnMetrics(prometheus.NewRegistry()))(t)
-	w := newIdleTracker(time.Minute, time.Minute, 0, connLimiter{most: 4, private: true, metrics: connections[Admin], logger: slog.New(slog.DiscardHandler)})
+	w := trackedBy(t, Admin, connLimiter{most: 4, private: true})
 	add := func(state http.ConnState, known bool) *trackedConn {
 		t.Helper()
-		conn := &trackedConn{Conn: silence{}}
-		if !w.admit(conn) {
-			t.Fatal("there is no room")
-		}
+		conn := enter(t, w)
 		if known {
 			Authorise(withConn(t.Context(), conn))
 		}
@@ -108,8 +89,8 @@ func TestPrivateRoomIsMadeByStrangers(t *testing.T) {
 	newer := add(http.StateNew, false)
 	add(http.StateActive, true)
 	for conn, want := range map[*trackedConn]bool{idle: true, busy: true, older: false, newer: true} {
-		if _, stays := w.conns[conn]; stays != want {
-			t.Errorf("a connection stays: %v, want %v", stays, want)
+		if w.stays(conn) != want {
+			t.Errorf("a connection stays: %v, want %v", !want, want)
 		}
 	}
 }
@@ -125,13 +106,9 @@ func (p peer) RemoteAddr() net.Addr { return p.addr }
 // Strangers of a few addresses displace each other, however fast they come: who has not yet shown a token, since its
 // network is slow, keeps its connection while another address has more of them.
 func TestPrivateRoomOfASlowAdministrator(t *testing.T) {
-	connections := must.Get(newConnMetrics(prometheus.NewRegistry()))(t)
 	clients := must.Get(clientip.New(clientip.Config{}))(t)
 	const most = 64
-	w := newIdleTracker(time.Minute, time.Minute, 0, connLimiter{
-		most: most, perPeer: most / 2, private: true,
-		clients: clients, metrics: connections[Admin], logger: slog.New(slog.DiscardHandler),
-	})
+	w := trackedBy(t, Admin, connLimiter{most: most, perPeer: most / 2, private: true, clients: clients})
 	admit := func(last byte) *trackedConn {
 		t.Helper()
 		conn := &trackedConn{Conn: peer{addr: &net.TCPAddr{IP: net.IPv4(192, 0, 2, last), Port: 1}}}
@@ -146,7 +123,7 @@ func TestPrivateRoomOfASlowAdministrator(t *testing.T) {
 		admit(byte(i % 3)) // and sends nothing
 	}
 	for what, administrator := range map[string]*trackedConn{"came": late, "was looked at": early} {
-		if _, stays := w.conns[administrator]; !stays {
+		if !w.stays(administrator) {
 			t.Errorf("an administrator's connection was closed before its token %s", what)
 		}
 	}
@@ -155,62 +132,47 @@ func TestPrivateRoomOfASlowAdministrator(t *testing.T) {
 // Strangers who fill a private room in one moment, from several addresses and each with a request whose body never comes, keep
 // nobody out: whoever comes next has room, and one who has shown a token keeps it.
 func TestPrivateRoomFilledAtOnce(t *testing.T) {
-	connections := must.Get(newConnMetrics(prometheus.NewRegistry()))(t)
 	const most = 64
-	w := newIdleTracker(time.Minute, time.Minute, 0, connLimiter{most: most, private: true, metrics: connections[Admin], logger: slog.New(slog.DiscardHandler)})
-	administrator := &trackedConn{Conn: silence{}}
+	w := trackedBy(t, Admin, connLimiter{most: most, private: true})
+	var administrator *trackedConn
 	for i := range 10 * most {
 		if i == most {
-			if !w.admit(administrator) {
-				t.Fatal("an administrator is refused")
-			}
+			administrator = enter(t, w)
 			Authorise(withConn(t.Context(), administrator))
 			w.changed(administrator, http.StateActive)
 		}
-		stranger := &trackedConn{Conn: silence{}}
-		if !w.admit(stranger) {
-			t.Fatalf("connection %d is refused", i)
-		}
-		w.changed(stranger, []http.ConnState{http.StateNew, http.StateActive}[i%2])
+		w.changed(enter(t, w), []http.ConnState{http.StateNew, http.StateActive}[i%2])
 	}
-	if _, stays := w.conns[administrator]; !stays || len(w.conns) > most {
-		t.Errorf("the administrator's connection stays: %v, of %d", stays, len(w.conns))
+	if !w.stays(administrator) || len(w.conns) > most {
+		t.Errorf("the administrator's connection stays: %v, of %d", w.stays(administrator), len(w.conns))
 	}
 }
 
 // Of strangers that came in one tick the one that came first makes room, but those that have sent a head before those that have not: who
 // has just come has the time to show a token.
 func TestPrivateRoomIsMadeInOrder(t *testing.T) {
-	connections := must.Get(newConnMetrics(prometheus.NewRegistry()))(t)
 	const most = 32
-	w := newIdleTracker(time.Minute, time.Minute, 0, connLimiter{most: most, private: true, metrics: connections[Admin], logger: slog.New(slog.DiscardHandler)})
+	w := trackedBy(t, Admin, connLimiter{most: most, private: true})
 	var conns []*trackedConn
-	add := func() {
-		conn := &trackedConn{Conn: silence{}}
-		if !w.admit(conn) {
-			t.Fatal("there is no room")
+	add := func(n int) {
+		t.Helper()
+		for range n {
+			conns = append(conns, enter(t, w))
 		}
-		conns = append(conns, conn)
 	}
-	for range most {
-		add()
-	}
+	add(most)
 	for _, waits := range conns[most/2:] { // for a body
 		w.changed(waits, http.StateActive)
 	}
-	for range most / 2 {
-		add()
-	}
+	add(most / 2)
 	for i, conn := range conns {
-		if _, stays := w.conns[conn]; stays != (i < most/2 || i >= most) {
+		if stays := w.stays(conn); stays != (i < most/2 || i >= most) {
 			t.Errorf("connection %d stays: %v", i, stays)
 		}
 	}
-	for range most {
-		add()
-	}
+	add(most)
 	for i, conn := range conns {
-		if _, stays := w.conns[conn]; stays != (i >= len(conns)-most) {
+		if stays := w.stays(conn); stays != (i >= len(conns)-most) {
 			t.Errorf("connection %d of %d that sent no head stays: %v", i, len(conns), stays)
 		}
 	}

@@ -124,9 +124,7 @@ func TestBacklogIsAnswered(t *testing.T) {
 	}
 	s.accept()
 	s.answered(conn)
-	if err := <-s.ended; err != nil {
-		t.Error(err)
-	}
+	s.ends()
 	s.refuses(addr)
 }
 
@@ -141,9 +139,7 @@ func TestBacklogIsAnsweredWithoutHelp(t *testing.T) {
 	s.accept()
 	s.answered(conn)
 	s.answered(late)
-	if err := <-s.ended; err != nil {
-		t.Error(err)
-	}
+	s.ends()
 	s.refuses(addr)
 }
 
@@ -164,9 +160,7 @@ func TestBacklogIsNotAwaitedForever(t *testing.T) {
 			if looks < mostLooks || looks > mostLooks+1 {
 				t.Errorf("the socket is looked at %d times; want %d", looks, mostLooks)
 			}
-			if err := <-s.ended; err != nil {
-				t.Error(err)
-			}
+			s.ends()
 			s.refuses(s.listener.Addr())
 		})
 	}
@@ -187,9 +181,7 @@ func TestLateConnectionIsAnswered(t *testing.T) {
 	s.accept()
 	s.answered(conn)
 	s.answered(late)
-	if err := <-s.ended; err != nil {
-		t.Error(err)
-	}
+	s.ends()
 }
 
 // setTTL sets the time to live of the packets that a socket sends.

@@ -99,10 +99,7 @@ func newCrowd(t *testing.T, change func(*config.Config), admin http.Handler) *cr
 // dial connects and asks for a key, unless it is "". The answer is not read.
 func (c *crowd) dial(key string) (net.Conn, *bufio.Reader) {
 	c.t.Helper()
-	conn, err := new(net.Dialer).DialContext(c.t.Context(), "tcp", c.addr)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	conn := must.Get(new(net.Dialer).DialContext(c.t.Context(), "tcp", c.addr))(c.t)
 	c.t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(5 * time.Minute))
 	if key != "" {
@@ -115,13 +112,16 @@ func (c *crowd) dial(key string) (net.Conn, *bufio.Reader) {
 // answered reads an answer with status 200.
 func (c *crowd) answered(r *bufio.Reader) {
 	c.t.Helper()
-	response, err := http.ReadResponse(r, nil)
-	if err != nil {
-		c.t.Fatalf("no answer: %v", err)
-	}
+	c.answers(r, http.StatusOK)
+}
+
+// answers reads an answer of that status.
+func (c *crowd) answers(r *bufio.Reader, status int) {
+	c.t.Helper()
+	response := must.Get(http.ReadResponse(r, nil))(c.t)
 	defer func() { _ = response.Body.Close() }()
-	if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != http.StatusOK {
-		c.t.Errorf("%s, %v", response.Status, err)
+	if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != status {
+		c.t.Errorf("%s, %v; want %d", response.Status, err, status)
 	}
 }
 
@@ -160,6 +160,37 @@ func (c *crowd) states(want map[http.ConnState]int) {
 
 func (c *crowd) closed(why cause) float64 {
 	return testutil.ToFloat64(c.tracker.limiter.metrics.early[why])
+}
+
+// trackedBy makes a tracker of connections to a listener, or of gRPC's, with these bounds.
+func trackedBy(t *testing.T, listener string, bounds connLimiter) *idleTracker {
+	t.Helper()
+	bounds.metrics = must.Get(newConnMetrics(prometheus.NewRegistry()))(t)[listener]
+	bounds.logger = slog.New(slog.DiscardHandler)
+	head, idle, whole := time.Minute, time.Minute, time.Minute
+	switch listener {
+	case Admin:
+		whole = 0
+	case GRPC:
+		head, idle, whole = 0, 0, 0
+	}
+	return newIdleTracker(head, idle, whole, bounds)
+}
+
+// enter admits a silent connection, for which there has to be room.
+func enter(t *testing.T, w *idleTracker) *trackedConn {
+	t.Helper()
+	conn := &trackedConn{Conn: silence{}}
+	if !w.admit(conn) {
+		t.Fatal("there is no room")
+	}
+	return conn
+}
+
+// stays reports whether a connection is not closed.
+func (w *idleTracker) stays(conn *trackedConn) bool {
+	_, found := w.conns[conn]
+	return found
 }
 
 // A full room is made by the connection that waits for its next request the longest;
@@ -278,15 +309,11 @@ func TestRoomOfOnePeer(t *testing.T) {
 
 // What looking costs is shared by the connections that it makes room for.
 func TestRoomIsMadeManyAtATime(t *testing.T) {
-	connections := must.Get(newConnMetrics(prometheus.NewRegistry()))(t)
 	const most = 640
-	w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: most, metrics: connections[HTTP], logger: slog.New(slog.DiscardHandler)})
+	w := trackedBy(t, HTTP, connLimiter{most: most})
 	add := func() *trackedConn {
 		t.Helper()
-		conn := &trackedConn{Conn: silence{}}
-		if !w.admit(conn) {
-			t.Fatal("there is no room")
-		}
+		conn := enter(t, w)
 		w.now.Add(1)
 		w.changed(conn, http.StateIdle)
 		return conn
@@ -300,8 +327,8 @@ func TestRoomIsMadeManyAtATime(t *testing.T) {
 		t.Errorf("%d connections stay of %d", n, most)
 	}
 	for i, conn := range oldest {
-		if _, stays := w.conns[conn]; stays != (i > most/evictShare) {
-			t.Errorf("connection %d stays: %v; the longest idle go first", i, stays)
+		if w.stays(conn) != (i > most/evictShare) {
+			t.Errorf("connection %d stays: %v; the longest idle go first", i, w.stays(conn))
 		}
 	}
 }
@@ -309,17 +336,11 @@ func TestRoomIsMadeManyAtATime(t *testing.T) {
 // A connection that has shown how it behaves goes before one whose first head is late,
 // however late.
 func TestRoomIsMadeByTheIdleFirst(t *testing.T) {
-	connections := must.Get(newConnMetrics(prometheus.NewRegistry()))(t)
-	w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: 2, metrics: connections[HTTP], logger: slog.New(slog.DiscardHandler)})
-	silent, idle := &trackedConn{Conn: silence{}}, &trackedConn{Conn: silence{}}
-	w.admit(silent)
+	w := trackedBy(t, HTTP, connLimiter{most: 2})
+	silent := enter(t, w)
 	w.now.Add(10)
-	w.admit(idle)
-	w.changed(idle, http.StateIdle)
-	if !w.admit(&trackedConn{Conn: silence{}}) {
-		t.Fatal("there is no room")
-	}
-	if _, stays := w.conns[silent]; !stays {
+	w.changed(enter(t, w), http.StateIdle)
+	if enter(t, w); !w.stays(silent) {
 		t.Error("the silent connection went first")
 	}
 }
@@ -327,9 +348,8 @@ func TestRoomIsMadeByTheIdleFirst(t *testing.T) {
 // Where all others are busy, a few clients that ask again and again keep their connections, and a new one is refused. One
 // that was answered for the last time makes room before them, and they do once there are many.
 func TestRoomIsNotMadeByFewWhoAskAgain(t *testing.T) {
-	connections := must.Get(newConnMetrics(prometheus.NewRegistry()))(t)
 	const most = 640
-	w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: most, metrics: connections[HTTP], logger: slog.New(slog.DiscardHandler)})
+	w := trackedBy(t, HTTP, connLimiter{most: most})
 	var all []*trackedConn
 	add := func(state http.ConnState) bool {
 		conn := &trackedConn{Conn: silence{}}
@@ -355,7 +375,7 @@ func TestRoomIsNotMadeByFewWhoAskAgain(t *testing.T) {
 		t.Error("a new connection is let in")
 	}
 	for i, conn := range all[:most/evictShare] {
-		if _, stays := w.conns[conn]; !stays {
+		if !w.stays(conn) {
 			t.Errorf("connection %d, which asks again and again, is closed", i)
 		}
 	}
@@ -367,8 +387,8 @@ func TestRoomIsNotMadeByFewWhoAskAgain(t *testing.T) {
 	if !add(http.StateActive) {
 		t.Error("no room is made by a connection that was answered for the last time")
 	}
-	if _, stays := w.conns[last]; stays || len(w.conns) != most {
-		t.Errorf("%d connections stay, that one: %t", len(w.conns), stays)
+	if w.stays(last) || len(w.conns) != most {
+		t.Errorf("%d connections stay, that one: %t", len(w.conns), w.stays(last))
 	}
 	ask(most/evictShare + 1)
 	if !add(http.StateActive) {
@@ -378,9 +398,8 @@ func TestRoomIsNotMadeByFewWhoAskAgain(t *testing.T) {
 
 // Of the connections of gRPC the one that has been silent longest makes room for another.
 func TestRoomIsMadeForGRPC(t *testing.T) {
-	connections := must.Get(newConnMetrics(prometheus.NewRegistry()))(t)
 	ln := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
-	w := newIdleTracker(0, 0, 0, connLimiter{most: 2, metrics: connections[HTTP], logger: slog.New(slog.DiscardHandler)})
+	w := trackedBy(t, GRPC, connLimiter{most: 2})
 	listener := grpcListener{w.listener(ln)}
 	t.Cleanup(func() { _ = listener.Close() })
 	connect := func() (client, server net.Conn) {
@@ -399,10 +418,8 @@ func TestRoomIsMadeForGRPC(t *testing.T) {
 	if _, err := second.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("the silent connection: %v", err)
 	}
-	if n, stays := len(w.conns), heard.(grpcConn).trackedConn; n != 2 {
-		t.Errorf("%d connections stay", n)
-	} else if _, found := w.conns[stays]; !found {
-		t.Error("the connection that was heard of went")
+	if n := len(w.conns); n != 2 || !w.stays(heard.(grpcConn).trackedConn) {
+		t.Errorf("%d connections stay, or the one that was heard of went", n)
 	}
 }
 

@@ -1,27 +1,19 @@
 package listen
 
 import (
-	"log/slog"
 	"net"
 	"net/http"
 	"runtime"
 	"sync/atomic"
 	"testing"
-	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stint-go/stint/internal/must"
 )
 
 // The time for a first head begins when the connection is admitted, whenever net/http says that it is new.
 func TestFirstHeadIsTimedFromAdmission(t *testing.T) {
-	connections := must.Get(newConnMetrics(prometheus.NewRegistry()))(t)
-	w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{
-		most: 2, metrics: connections[HTTP], logger: slog.New(slog.DiscardHandler),
-	})
-	conn := &trackedConn{Conn: silence{}}
-	w.admit(conn)
+	w := trackedBy(t, HTTP, connLimiter{most: 2})
+	conn := enter(t, w)
 	admitted := conn.since.Load()
 	w.now.Add(1)
 	w.changedHTTP(conn, http.StateNew)
@@ -55,11 +47,9 @@ func TestRequestsAheadAreCounted(t *testing.T) {
 
 // A connection on which the next requests have come already lets others go between two of them.
 func TestOthersGoBetweenRequests(t *testing.T) {
-	connections := must.Get(newConnMetrics(prometheus.NewRegistry()))(t)
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: 2, metrics: connections[HTTP], logger: slog.New(slog.DiscardHandler)})
-	conn := &trackedConn{Conn: silence{}}
-	w.admit(conn)
+	w := trackedBy(t, HTTP, connLimiter{most: 2})
+	conn := enter(t, w)
 	const rounds = 1000
 	late := 0
 	for range rounds {

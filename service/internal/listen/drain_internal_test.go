@@ -47,6 +47,14 @@ func newDrained(t *testing.T, change func(*config.Config), with ...func(*Listene
 	return d
 }
 
+// ends waits until the service has ended.
+func (d *drained) ends() {
+	d.Helper()
+	if err := <-d.ended; err != nil {
+		d.Error(err)
+	}
+}
+
 // refuses waits until an address accepts no connections.
 func (d *drained) refuses(addr net.Addr) {
 	d.Helper()
@@ -125,9 +133,7 @@ func TestKeptConnectionsHaveOneMoreAnswer(t *testing.T) {
 	if lost > 0 {
 		t.Errorf("%d of %d requests are lost", lost, len(clients))
 	}
-	if err := <-d.ended; err != nil { // long before the connections' time is over
-		t.Error(err)
-	}
+	d.ends() // long before the connections' time is over
 }
 
 // Connections on which no request comes are closed in the end, and the drain's timeout bounds all of it.

@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/http2"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	rpcpeer "google.golang.org/grpc/peer"
@@ -125,8 +123,7 @@ func TestWatchesMakeRoom(t *testing.T) {
 
 // What streams hold is bounded by closing connections whose answers nobody reads: first those that have read none.
 func TestUnreadAnswersMakeRoom(t *testing.T) {
-	connections := must.Get(newConnMetrics(prometheus.NewRegistry()))(t)
-	w := newIdleTracker(0, 0, 0, connLimiter{most: 10, metrics: connections[GRPC], logger: slog.New(slog.DiscardHandler)})
+	w := trackedBy(t, GRPC, connLimiter{most: 10})
 	b := newRPCBounds(w, time.Second, time.Second)
 	open := func() *trackedConn {
 		near, far := net.Pipe()
@@ -157,9 +154,8 @@ func TestUnreadAnswersMakeRoom(t *testing.T) {
 	other.streams.came(headers(1, 0))
 	w.now.Add(5)
 	attacker.streams.answered(rpcMemory / rpcBuffers / 2)
-	stays := func(conn *trackedConn) bool { _, found := w.conns[conn]; return found }
-	if stays(attacker) || !stays(reader) || !stays(other) {
-		t.Errorf("the attacker stays: %t, the others stay: %t, %t", stays(attacker), stays(reader), stays(other))
+	if w.stays(attacker) || !w.stays(reader) || !w.stays(other) {
+		t.Errorf("the attacker stays: %t, the others stay: %t, %t", w.stays(attacker), w.stays(reader), w.stays(other))
 	}
 	reader.streams.came(frame{kind: http2.FrameRSTStream, stream: 3})
 	other.streams.ended()
@@ -171,7 +167,7 @@ func TestUnreadAnswersMakeRoom(t *testing.T) {
 		other.streams.begin()
 		other.streams.came(headers(stream, 0))
 	}
-	if !stays(other) || !stays(reader) {
+	if !w.stays(other) || !w.stays(reader) {
 		t.Error("calls under way end a connection")
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/certificates"
 	"github.com/stint-go/stint/service/internal/testtls"
@@ -21,7 +19,6 @@ import (
 func TestWatchOfTLS(t *testing.T) {
 	i := testtls.New(t, "root")
 	files := must.Get(certificates.Open("tls", HTTP, i.Files("server"), slog.New(slog.DiscardHandler), time.Now))(t)
-	connections := must.Get(newConnMetrics(prometheus.NewRegistry()))(t)
 	for _, test := range []struct {
 		protocol string
 		state    http.ConnState
@@ -34,7 +31,7 @@ func TestWatchOfTLS(t *testing.T) {
 		{"http/1.1", http.StateActive, 1000, false},
 		{"http/1.1", http.StateActive, 1, true},
 	} {
-		w := newIdleTracker(time.Minute, time.Minute, time.Minute, connLimiter{most: 1, metrics: connections[HTTP]})
+		w := trackedBy(t, HTTP, connLimiter{most: 1})
 		near, far := net.Pipe()
 		conn := &trackedConn{Conn: near}
 		secure := tls.Server(conn, files.Config())
@@ -49,7 +46,7 @@ func TestWatchOfTLS(t *testing.T) {
 		}
 		w.changed(secure, test.state)
 		w.sweep(test.after)
-		if _, stays := w.conns[conn]; stays != test.stays {
+		if stays := w.stays(conn); stays != test.stays {
 			t.Errorf("%s, %v, after %d ticks: it stays: %v", test.protocol, test.state, test.after, stays)
 		}
 		w.changed(secure, http.StateClosed)
