@@ -1,12 +1,12 @@
 package rulestore_test
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/rulestore"
 )
@@ -36,37 +36,25 @@ func sizes(all ...int) []int {
 func BenchmarkText(b *testing.B) {
 	for _, n := range sizes(10_000, 100_000) {
 		list := many(n)
-		text, err := rulestore.Encode(list)
-		if err != nil {
-			b.Fatal(err)
-		}
+		text := must.Get(rulestore.Encode(list))(b)
 		b.Run(fmt.Sprintf("op=encode/rules=%d", n), func(b *testing.B) {
 			b.ReportMetric(float64(len(text)), "bytes")
 			for b.Loop() {
-				if _, err := rulestore.Encode(list); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(rulestore.Encode(list))(b)
 			}
 		})
 		b.Run(fmt.Sprintf("op=decode/rules=%d", n), func(b *testing.B) {
 			for b.Loop() {
-				if _, err := rulestore.Decode("text", text); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(rulestore.Decode("text", text))(b)
 			}
 		})
 		b.Run(fmt.Sprintf("op=decode-one-changed/rules=%d", n), func(b *testing.B) {
 			var codec rulestore.Codec
 			list[0].Limits = []stint.Limit{stint.FixedWindow(7, time.Minute)}
-			other, err := rulestore.Encode(list)
-			if err != nil {
-				b.Fatal(err)
-			}
+			other := must.Get(rulestore.Encode(list))(b)
 			for b.Loop() {
 				for _, text := range [][]byte{text, other} {
-					if _, err := codec.Decode("text", text); err != nil {
-						b.Fatal(err)
-					}
+					must.Get(codec.Decode("text", text))(b)
 				}
 			}
 		})
@@ -78,12 +66,9 @@ func BenchmarkEdit(b *testing.B) {
 	for _, n := range sizes(1000, 10_000, 100_000) {
 		b.Run(fmt.Sprintf("rules=%d", n), func(b *testing.B) {
 			m := manage(b, rulestore.NewMemory())
-			ctx := context.Background()
 			edit(b, m, put(many(n)...))
 			for i := int64(1); b.Loop(); i++ {
-				if _, err := m.Edit(ctx, rulestore.Author{}, put(rule("rule-000001", i))); err != nil {
-					b.Fatal(err)
-				}
+				edit(b, m, put(rule("rule-000001", i)))
 			}
 		})
 	}

@@ -24,6 +24,8 @@ type follower struct {
 	mu    sync.Mutex
 	taken []string // each set in short
 	told  []string
+	sets  []*rules.Set // all that were taken
+	in    []int64      // the revision in force at each
 }
 
 func follow(t *testing.T, r *rulestore.Manager) *follower {
@@ -35,6 +37,7 @@ func follow(t *testing.T, r *rulestore.Manager) *follower {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.taken = append(f.taken, capacities(set.Rules()))
+			f.sets, f.in = append(f.sets, set), append(f.in, r.InForce())
 		}, func(err error) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
@@ -67,14 +70,7 @@ func (f *follower) now() (taken, told []string) {
 func (f *follower) expect(taken []string, told ...string) {
 	f.t.Helper()
 	gotTaken, gotTold := f.since()
-	same := len(gotTaken) == len(taken) && len(gotTold) == len(told)
-	for i := 0; same && i < len(taken); i++ {
-		same = gotTaken[i] == taken[i]
-	}
-	for i := 0; same && i < len(told); i++ {
-		same = strings.Contains(gotTold[i], told[i])
-	}
-	if !same {
+	if !slices.Equal(gotTaken, taken) || !slices.EqualFunc(gotTold, told, strings.Contains) {
 		f.t.Errorf("took %q and was told %q; want %q and %q", gotTaken, gotTold, taken, told)
 	}
 }
@@ -121,19 +117,13 @@ func TestFollow(t *testing.T) {
 func TestInForce(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *faulty, r, other *rulestore.Manager) {
 		edit(t, other, put(rule("a", 1)))
-		var numbers []int64
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() {
-			ended <- r.Follow(ctx, func(*rules.Set) { numbers = append(numbers, r.InForce()) }, func(err error) { t.Error(err) })
-		}()
+		f := follow(t, r)
 		synctest.Wait()
 		edit(t, r, put(rule("a", 2)))
 		edit(t, other, put(rule("b", 3)))
 		synctest.Wait()
-		cancel()
-		if err := <-ended; err != nil || !slices.Equal(numbers, []int64{1, 2, 3}) {
-			t.Errorf("the revisions are %v (%v)", numbers, err)
+		if f.stop(); !slices.Equal(f.in, []int64{1, 2, 3}) {
+			t.Errorf("the revisions are %v", f.in)
 		}
 	})
 }
@@ -145,7 +135,7 @@ func TestFollowAtOnce(t *testing.T) {
 		f.expect([]string{""})
 		f.stop()
 		edit(t, r, put(rule("a", 1)))
-		kept.set(func(f *faulty) { f.before = func(string) error { return errUnreachable } })
+		kept.fails("")
 		f = follow(t, r)
 		f.expect([]string{" a:1"}, "pulled out")
 		f.stop()
@@ -177,13 +167,13 @@ func TestFollowTwice(t *testing.T) {
 // Without notifications a revision is taken within the interval.
 func TestPolling(t *testing.T) {
 	for name, change := range map[string]func(f *faulty){
-		"unsupported": func(f *faulty) { f.noWatch = true },
-		"cut":         func(f *faulty) { f.before = cut },
-		"none sent":   func(f *faulty) { f.at = mute{f.at} },
-		"endless":     func(f *faulty) { f.at = flood{f.at} },
+		"unsupported": func(f *faulty) { f.set(func(f *faulty) { f.noWatch = true }) },
+		"cut":         func(f *faulty) { f.fails("Watch") },
+		"none sent":   func(f *faulty) { f.set(func(f *faulty) { f.at = mute{f.at} }) },
+		"endless":     func(f *faulty) { f.set(func(f *faulty) { f.at = flood{f.at} }) },
 	} {
 		bubble(t, func(t *testing.T, kept *faulty, r, other *rulestore.Manager) {
-			kept.set(change)
+			change(kept)
 			f := follow(t, r)
 			f.since()
 			for n := int64(1); n <= 3; n++ {
@@ -222,13 +212,6 @@ func TestPollingManyRules(t *testing.T) {
 	})
 }
 
-func cut(call string) error {
-	if call == "Watch" {
-		return errUnreachable
-	}
-	return nil
-}
-
 // mute is a store that never notifies.
 type mute struct{ rulestore.Store }
 
@@ -249,10 +232,10 @@ func (flood) Watch(_ context.Context, ready, _ func()) error {
 // After notifications were cut, they are received again.
 func TestNewsAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, kept *faulty, r, other *rulestore.Manager) {
-		kept.set(func(f *faulty) { f.before = cut })
+		kept.fails("Watch")
 		f := follow(t, r)
 		f.expect([]string{""})
-		kept.set(func(f *faulty) { f.before = nil })
+		kept.heals()
 		interval(1)
 		f.expect(nil)
 		edit(t, other, put(rule("a", 1)))
@@ -281,16 +264,17 @@ func TestCut(t *testing.T) {
 				t.Errorf("%s: told %d times, want %d", what, told, want)
 			}
 		}
-		kept.set(func(f *faulty) { f.at, f.before = flood{f.at}, cut })
+		kept.set(func(f *faulty) { f.at = flood{f.at} })
+		kept.fails("Watch")
 		f := follow(t, r)
 		expect("cut", 1)
-		kept.set(func(f *faulty) { f.before = nil })
+		kept.heals()
 		expect("received", 1)
-		kept.set(func(f *faulty) { f.before = func(string) error { return errUnreachable } })
+		kept.fails("")
 		expect("unreachable", 1)
-		kept.set(func(f *faulty) { f.before = nil })
+		kept.heals()
 		expect("back", 1)
-		kept.set(func(f *faulty) { f.before = cut })
+		kept.fails("Watch")
 		expect("cut again", 2)
 		kept.set(func(f *faulty) { f.noWatch, f.before = true, nil })
 		expect("unsupported", 2)
@@ -305,11 +289,11 @@ func TestFollowUnreachable(t *testing.T) {
 		f := follow(t, r)
 		f.expect([]string{" a:1"})
 		for n := int64(2); n <= 3; n++ {
-			kept.set(func(f *faulty) { f.before = func(string) error { return errUnreachable } })
+			kept.fails("")
 			edit(t, other, put(rule("a", n)))
 			interval(5)
 			f.expect(nil, "pulled out")
-			kept.set(func(f *faulty) { f.before = nil })
+			kept.heals()
 			interval(1)
 			f.expect([]string{" a:" + string(rune('0'+n))})
 		}
@@ -371,23 +355,15 @@ func TestFollowTakesAgain(t *testing.T) {
 		kept.set(func(f *faulty) { f.noWatch = true })
 		f := follow(t, r)
 		f.expect([]string{""})
-		unreachable := func(yes bool) {
-			kept.set(func(f *faulty) {
-				f.before = nil
-				if yes {
-					f.before = func(string) error { return errUnreachable }
-				}
-			})
-		}
-		unreachable(true)
+		kept.fails("")
 		interval(3)
 		f.expect(nil, "pulled out")
-		unreachable(false)
+		kept.heals()
 		edit(t, r, put(rule("a", 1)))
-		unreachable(true)
+		kept.fails("")
 		interval(3)
 		f.expect([]string{" a:1"}, "pulled out")
-		unreachable(false)
+		kept.heals()
 		interval(3)
 		f.expect([]string{" a:1"})
 		interval(3)
@@ -471,10 +447,10 @@ func TestFollowRefuses(t *testing.T) {
 		f.stop()
 		f = follow(t, r)
 		f.expect([]string{" a:1"}, `revision 2: `)
-		kept.set(func(f *faulty) { f.before = func(string) error { return errUnreachable } })
+		kept.fails("")
 		interval(3)
 		f.expect(nil, "pulled out")
-		kept.set(func(f *faulty) { f.before = nil })
+		kept.heals()
 		interval(3)
 		f.expect(nil, `revision 2: `) // again, as it is what is wrong now
 		edit(t, other, remove("bad", "worse"))
@@ -487,25 +463,17 @@ func TestFollowRefuses(t *testing.T) {
 // A reload keeps the limits that did not change, and so their clients' states.
 func TestFollowKeepsPolicies(t *testing.T) {
 	bubble(t, func(t *testing.T, _ *faulty, r, other *rulestore.Manager) {
-		var sets []*rules.Set
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- r.Follow(ctx, func(s *rules.Set) { sets = append(sets, s) }, func(error) {}) }()
+		f := follow(t, r)
 		edit(t, other, put(rule("a", 1), rule("b", 1)))
 		synctest.Wait()
 		edit(t, other, put(rule("b", 2)))
 		synctest.Wait()
 		edit(t, r, put(rule("c", 2)))
-		cancel()
-		if err := <-ended; err != nil {
-			t.Fatal(err)
-		}
+		f.stop()
 		policies := map[*stint.Policy]bool{}
-		for _, s := range sets[len(sets)-3:] {
+		for _, s := range f.sets[len(f.sets)-3:] {
 			var m rules.Matches
-			if err := s.Match(&rules.Request{}, &m); err != nil {
-				t.Error(err)
-			}
+			must.Do(t, s.Match(&rules.Request{}, &m))
 			for i := range m.Len() {
 				var held rules.Matched
 				must.Do(t, m.At(i, stint.VerbTake, &held))

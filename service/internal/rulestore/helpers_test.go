@@ -39,6 +39,20 @@ func (f *faulty) set(change func(f *faulty)) {
 	change(f)
 }
 
+// fails has calls of a name fail as of an unreachable store, all of them without a name, and none after heals.
+func (f *faulty) fails(call string) {
+	f.set(func(f *faulty) {
+		f.before = func(name string) error {
+			if call == "" || name == call {
+				return errUnreachable
+			}
+			return nil
+		}
+	})
+}
+
+func (f *faulty) heals() { f.set(func(f *faulty) { f.before = nil }) }
+
 // called counts the calls of a name.
 func (f *faulty) called(call string) int {
 	f.mu.Lock()

@@ -23,11 +23,10 @@ func TestOptions(t *testing.T) {
 			t.Errorf("%v; want that %q", err, fault)
 		}
 	}
-	if _, err := rulestore.NewManager(rulestore.NewMemory(), rulestore.Options{Interval: 2 * time.Minute}); !errors.Is(err, stint.ErrInvalid) {
-		t.Errorf("an interval of two minutes: %v", err)
-	}
-	if _, err := rulestore.NewManager(rulestore.NewMemory(), rulestore.Options{IPv6Prefix: 129}); !errors.Is(err, stint.ErrInvalid) {
-		t.Errorf("a prefix of 129 bits: %v", err)
+	for _, options := range []rulestore.Options{{Interval: 2 * time.Minute}, {IPv6Prefix: 129}} {
+		if _, err := rulestore.NewManager(rulestore.NewMemory(), options); !errors.Is(err, stint.ErrInvalid) {
+			t.Errorf("%+v: %v", options, err)
+		}
 	}
 }
 
@@ -258,9 +257,7 @@ func TestLargestRule(t *testing.T) {
 	large.Labels = map[string]string{"text": strings.Replace(large.Labels["text"], "x", "y", 1)}
 	edit(t, r, put(large))
 	edit(t, r, remove("large"))
-	if _, err := r.Rollback(t.Context(), rulestore.Author{}, 1, "", nil); err != nil {
-		t.Error(err)
-	}
+	must.Get(r.Rollback(t.Context(), rulestore.Author{}, 1, "", nil))(t)
 }
 
 // While the store is unreachable, edits and reads return its error. A revision that was stored nevertheless is seen
@@ -270,38 +267,25 @@ func TestStoreUnreachable(t *testing.T) {
 	r := manage(t, kept)
 	edit(t, r, put(rule("a", 1)))
 	for _, call := range []string{"Head", "Put"} {
-		kept.set(func(f *faulty) {
-			f.before = func(name string) error {
-				if name == call {
-					return errUnreachable
-				}
-				return nil
-			}
-		})
+		kept.fails(call)
 		_, err := r.Edit(t.Context(), rulestore.Author{}, put(rule("a", 2)))
 		if !errors.Is(err, stint.ErrUnavailable) || errors.Is(err, rulestore.ErrNotBegun) != (call == "Head") || errors.Is(err, rulestore.ErrRefused) {
 			t.Errorf("%s: %v", call, err)
 		}
 	}
-	kept.set(func(f *faulty) { f.before = func(string) error { return errUnreachable } })
+	kept.fails("")
 	if _, err := r.Current(t.Context()); !errors.Is(err, stint.ErrUnavailable) {
 		t.Errorf("Current: %v", err)
 	}
-	kept.set(func(f *faulty) { f.before = nil })
+	kept.heals()
 	holds(t, r, 1, " a:1")
 	kept.set(func(f *faulty) { f.after = func() error { return errUnreachable } })
 	if _, err := r.Edit(t.Context(), rulestore.Author{}, put(rule("a", 3))); !errors.Is(err, stint.ErrUnavailable) || errors.Is(err, rulestore.ErrNotBegun) {
 		t.Errorf("made and not told: %v", err)
 	}
 	holds(t, r, 2, " a:3")
-	kept.set(func(f *faulty) {
-		f.after, f.before = nil, func(call string) error {
-			if call == "Load" {
-				return errUnreachable
-			}
-			return nil
-		}
-	})
+	kept.set(func(f *faulty) { f.after = nil })
+	kept.fails("Load")
 	if _, err := r.Rollback(t.Context(), rulestore.Author{}, 1, "", nil); !errors.Is(err, rulestore.ErrNotBegun) || !errors.Is(err, stint.ErrUnavailable) {
 		t.Errorf("a rollback to a revision that can't be read: %v", err)
 	}

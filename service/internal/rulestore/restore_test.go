@@ -1,13 +1,12 @@
 package rulestore_test
 
 import (
-	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 
 	"github.com/stint-go/stint/internal/must"
-	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/rulestore"
 )
 
@@ -64,7 +63,7 @@ func TestFollowRestoresWhatIsRecent(t *testing.T) {
 			edit(t, r, put(rule("a", 1), rule("b", 2)))
 			f.since()
 			empty := rulestore.NewMemory()
-			kept.set(func(f *faulty) { f.before = func(string) error { return errUnreachable } })
+			kept.fails("")
 			interval(outage)
 			f.expect(nil, "pulled out")
 			kept.set(func(f *faulty) { f.at, f.before = empty, nil })
@@ -138,13 +137,8 @@ func TestRestoredOnce(t *testing.T) {
 		interval(3)
 		for _, f := range followers {
 			taken, told := f.since()
-			for _, set := range taken {
-				if set != " a:1" {
-					t.Errorf("took %q", taken)
-				}
-			}
-			if len(told) > 0 {
-				t.Errorf("told %q", told)
+			if slices.ContainsFunc(taken, func(set string) bool { return set != " a:1" }) || len(told) > 0 {
+				t.Errorf("took %q and was told %q", taken, told)
 			}
 		}
 		if head, err := empty.Head(t.Context()); err != nil || head.Number != 1 {
@@ -171,9 +165,9 @@ func TestRestoringIsTold(t *testing.T) {
 			interval(2)
 		},
 		"unreachable for too long": func(_ *testing.T, kept *faulty, _ *rulestore.Manager) {
-			kept.set(func(f *faulty) { f.before = func(string) error { return errUnreachable } })
+			kept.fails("")
 			interval(65)
-			kept.set(func(f *faulty) { f.before = nil })
+			kept.heals()
 			interval(2)
 		},
 	} {
@@ -186,15 +180,13 @@ func TestRestoringIsTold(t *testing.T) {
 			}}
 			var all []*rulestore.Manager
 			for range 3 {
-				r := must.Get(rulestore.NewManager(kept, options))(t)
-				all = append(all, r)
+				all = append(all, must.Get(rulestore.NewManager(kept, options))(t))
 			}
 			edit(t, all[0], put(rule("a", 1)))
 			edit(t, all[0], put(rule("a", 2)))
-			ctx, stop := context.WithCancel(t.Context())
-			ended := make(chan error)
+			var followers []*follower
 			for _, r := range all {
-				go func() { ended <- r.Follow(ctx, func(*rules.Set) {}, func(error) {}) }()
+				followers = append(followers, follow(t, r))
 			}
 			synctest.Wait()
 			kept.set(func(f *faulty) { f.at = rulestore.NewMemory() })
@@ -207,11 +199,8 @@ func TestRestoringIsTold(t *testing.T) {
 			if got := fmt.Sprint(told); got != want {
 				t.Errorf("%s: told %s, want %s", name, got, want)
 			}
-			stop()
-			for range all {
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
+			for _, f := range followers {
+				f.stop()
 			}
 		})
 	}
