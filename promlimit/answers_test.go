@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/promlimit"
@@ -32,9 +31,7 @@ rate_limiter_answers_total{route="/check",service="http",status="200"} 4
 rate_limiter_answers_total{route="/check",service="http",status="503"} 1
 rate_limiter_answers_total{route="ShouldRateLimit",service="grpc",status="OK"} 1
 `, "rate_limiter_answers_total")
-	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
-		t.Errorf("lint: %v %v", problems, err)
-	}
+	linted(t, registry)
 	families := must.Get(registry.Gather())(t)
 	traces := map[float64]string{}
 	for _, bucket := range families[0].GetMetric()[0].GetHistogram().GetBucket() {

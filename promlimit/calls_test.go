@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/stint-go/stint/internal/must"
@@ -44,9 +43,7 @@ func TestCalls(t *testing.T) {
 	if n := found["rate_limiter_store_coalesced_operations_total"].GetMetric()[0].GetCounter().GetValue(); n != 30 {
 		t.Errorf("%v operations were coalesced, want 30", n)
 	}
-	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
-		t.Errorf("lint: %v %v", problems, err)
-	}
+	linted(t, registry)
 	if n := testing.AllocsPerRun(100, func() { calls.Done(time.Millisecond, 8, 2, nil) }); n != 0 {
 		t.Errorf("Done allocates %v times", n)
 	}

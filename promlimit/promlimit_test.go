@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -23,8 +22,7 @@ import (
 func metrics(t *testing.T) (*promlimit.Metrics, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	m := must.Get(promlimit.NewUnnamed(registry))(t)
-	return m, registry
+	return must.Get(promlimit.NewUnnamed(registry))(t), registry
 }
 
 func TestNames(t *testing.T) {
@@ -48,9 +46,7 @@ func TestNames(t *testing.T) {
 	if !slices.Equal(names, want) {
 		t.Errorf("metrics %v, want %v", names, want)
 	}
-	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
-		t.Errorf("lint: %v %v", problems, err)
-	}
+	linted(t, registry)
 }
 
 func TestChecked(t *testing.T) {
@@ -61,7 +57,7 @@ func TestChecked(t *testing.T) {
 	m.Checked(0, stint.Decision{}, time.Second)
 	m.Checked(99, stint.Decision{}, time.Second)
 	m.StoreFailed()
-	want := `
+	gathers(t, registry, `
 # HELP rate_limiter_degraded_total Checks that a failure policy answered instead of the store.
 # TYPE rate_limiter_degraded_total counter
 rate_limiter_degraded_total{allowed="false"} 0
@@ -83,12 +79,7 @@ rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="true"} 2
 # HELP rate_limiter_store_errors_total Operations that the store could not decide.
 # TYPE rate_limiter_store_errors_total counter
 rate_limiter_store_errors_total 1
-`
-	err := testutil.GatherAndCompare(registry, strings.NewReader(want),
-		"rate_limiter_requests_total", "rate_limiter_degraded_total", "rate_limiter_store_errors_total")
-	if err != nil {
-		t.Error(err)
-	}
+`, "rate_limiter_requests_total", "rate_limiter_degraded_total", "rate_limiter_store_errors_total")
 	if sum, count := histogram(t, registry, "TOKEN_BUCKET", "true"); count != 2 || sum < 0.00299 || sum > 0.00301 {
 		t.Errorf("check_seconds has %d observations of %v s in all, want 2 of 0.003", count, sum)
 	}
@@ -97,13 +88,9 @@ rate_limiter_store_errors_total 1
 // histogram returns the sum and the count of rate_limiter_check_seconds.
 func histogram(t *testing.T, registry *prometheus.Registry, algorithm, allowed string) (sum float64, count uint64) {
 	t.Helper()
-	families := must.Get(registry.Gather())(t)
-	for _, family := range families {
-		for _, metric := range family.GetMetric() {
-			labels := metric.GetLabel()
-			if family.GetName() == "rate_limiter_check_seconds" && labels[0].GetValue() == algorithm && labels[1].GetValue() == allowed {
-				return metric.GetHistogram().GetSampleSum(), metric.GetHistogram().GetSampleCount()
-			}
+	for _, metric := range families(t, registry)["rate_limiter_check_seconds"].GetMetric() {
+		if labels := metric.GetLabel(); labels[0].GetValue() == algorithm && labels[1].GetValue() == allowed {
+			return metric.GetHistogram().GetSampleSum(), metric.GetHistogram().GetSampleCount()
 		}
 	}
 	t.Fatalf("no rate_limiter_check_seconds of %s, %s", algorithm, allowed)

@@ -1,12 +1,10 @@
 package promlimit_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
@@ -33,8 +31,7 @@ func rule(path string, change func(*rules.Rule)) rules.Rule {
 
 func compile(t *testing.T, list ...rules.Rule) *rules.Set {
 	t.Helper()
-	set := must.Get(rules.Compile(list, rules.Options{}))(t)
-	return set
+	return must.Get(rules.Compile(list, rules.Options{}))(t)
 }
 
 const (
@@ -63,10 +60,7 @@ const (
 func TestRules(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	r := must.Get(promlimit.NewRules(registry))(t)
-	expect := func(want string) {
-		t.Helper()
-		gathers(t, registry, want)
-	}
+	expect := func(want string) { t.Helper(); gathers(t, registry, want) }
 	expect(defaultHelp + "rate_limiter_default_denials_total 0\n" + rulesHelp + "rate_limiter_rules 0\n")
 
 	set := compile(t,
@@ -120,9 +114,7 @@ rate_limiter_rule_decisions_total{outcome="shadow_denied",rule="tried",set=""} 1
 	expect(byDefault + decisionsHelp + shop + near + rulesHelp + "rate_limiter_rules 2\n")
 	r.Set(compile(t, rule("shop", nil)))
 	expect(byDefault + rulesHelp + "rate_limiter_rules 1\n")
-	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
-		t.Errorf("lint: %v %v", problems, err)
-	}
+	linted(t, registry)
 }
 
 // Rules with classes or ways count by them, and a class that goes takes its series along.
@@ -153,10 +145,7 @@ func TestRuleWays(t *testing.T) {
 		ask("ben", "critical")
 	}
 	ask("", "critical")
-	expect := func(want string) {
-		t.Helper()
-		gathers(t, registry, want, "rate_limiter_rule_ways_total")
-	}
+	expect := func(want string) { t.Helper(); gathers(t, registry, want, "rate_limiter_rule_ways_total") }
 	const critical = `rate_limiter_rule_ways_total{class="critical",outcome="allowed",rule="team",set="s",via="borrowed"} 4
 rate_limiter_rule_ways_total{class="critical",outcome="denied",rule="team",set="s",via=""} 1
 `
@@ -175,9 +164,7 @@ rate_limiter_rule_ways_total{class="batch",outcome="denied",rule="team",set="s",
 	expect(waysHelp + none + batch)
 	r.Set(compile(t, org, rule("team", func(r *rules.Rule) { r.Set = "s" })))
 	expect("")
-	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
-		t.Errorf("lint: %v %v", problems, err)
-	}
+	linted(t, registry)
 }
 
 // TestRulesUndecided: each rule that was to decide counts once, however many claims it has.
@@ -190,12 +177,9 @@ func TestRulesUndecided(t *testing.T) {
 	b, _ := set.Rule("b")
 	r.Undecided([]enforce.Claimed{{Rule: &a}, {Rule: &a}, {Rule: &b}})
 	r.Undecided([]enforce.Claimed{{Rule: &b}})
-	err := testutil.GatherAndCompare(registry, strings.NewReader(decisionsHelp+`rate_limiter_rule_decisions_total{outcome="unavailable",rule="a",set=""} 1
+	gathers(t, registry, decisionsHelp+`rate_limiter_rule_decisions_total{outcome="unavailable",rule="a",set=""} 1
 rate_limiter_rule_decisions_total{outcome="unavailable",rule="b",set=""} 2
-`), "rate_limiter_rule_decisions_total")
-	if err != nil {
-		t.Error(err)
-	}
+`, "rate_limiter_rule_decisions_total")
 }
 
 func TestRulesTwice(t *testing.T) {

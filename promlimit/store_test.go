@@ -3,21 +3,14 @@ package promlimit_test
 import (
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
+	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/memstore"
-	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/redisstore"
 )
 
 func TestStoreCollector(t *testing.T) {
-	stats := memstore.Stats{Clients: 1}
-	collector := promlimit.NewStatsCollector(func() memstore.Stats { return stats })
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(collector)
-	stats = memstore.Stats{Clients: 3, Bytes: 4096, MaxBytes: 8192, Evictions: 5, Reclaimed: 6, HoldsRefused: 7} // read at each scrape
-	gathers(t, registry, `
+	now := memstore.Stats{Clients: 3, Bytes: 4096, MaxBytes: 8192, Evictions: 5, Reclaimed: 6, HoldsRefused: 7}
+	scraped(t, memstore.Stats{Clients: 1}, now, `
 # HELP rate_limiter_store_bytes Memory that the store's states take.
 # TYPE rate_limiter_store_bytes gauge
 rate_limiter_store_bytes 4096
@@ -37,18 +30,12 @@ rate_limiter_store_reclaimed_total 6
 # TYPE rate_limiter_store_states gauge
 rate_limiter_store_states 3
 `)
-	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
-		t.Errorf("lint: %v %v", problems, err)
-	}
 }
 
 func TestSharedCollector(t *testing.T) {
-	stats := redisstore.Stats{Batches: 1}
-	collector := promlimit.NewStatsCollector(func() redisstore.Stats { return stats })
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(collector)
-	stats = redisstore.Stats{Batches: 3, Operations: 700, DenialHits: 5, DenialsKept: 2, Announcing: true, Leases: 7, Queued: 8, InFlight: 9, ScriptLoads: 12} // read at each scrape
-	gathers(t, registry, `
+	scraped(t, redisstore.Stats{Batches: 1}, redisstore.Stats{
+		Batches: 3, Operations: 700, DenialHits: 5, DenialsKept: 2, Announcing: true, Leases: 7, Queued: 8, InFlight: 9, ScriptLoads: 12,
+	}, `
 # HELP rate_limiter_denial_cache_entries Denials that are remembered.
 # TYPE rate_limiter_denial_cache_entries gauge
 rate_limiter_denial_cache_entries 2
@@ -77,7 +64,30 @@ rate_limiter_store_queued_operations 8
 # TYPE rate_limiter_store_script_loads_total counter
 rate_limiter_store_script_loads_total 12
 `)
-	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
-		t.Errorf("lint: %v %v", problems, err)
-	}
+}
+
+func TestFailoverCollector(t *testing.T) {
+	scraped(t, failover.Stats{Open: 100}, failover.Stats{
+		Open: 1, Closed: 2, Local: 3, Timeouts: 4, Errors: 5, Probes: 6, Overloaded: 9, Reachable: 14, Unreachable: 2,
+	}, `
+# HELP rate_limiter_failover_answers_total Operations that a failure policy answered, by its mode.
+# TYPE rate_limiter_failover_answers_total counter
+rate_limiter_failover_answers_total{mode="closed"} 2
+rate_limiter_failover_answers_total{mode="local"} 3
+rate_limiter_failover_answers_total{mode="open"} 1
+# HELP rate_limiter_failover_failures_total Operations that the store failed to decide, by how.
+# TYPE rate_limiter_failover_failures_total counter
+rate_limiter_failover_failures_total{kind="error"} 5
+rate_limiter_failover_failures_total{kind="timeout"} 4
+# HELP rate_limiter_failover_overloaded_total Operations that this process was too busy to have decided in time.
+# TYPE rate_limiter_failover_overloaded_total counter
+rate_limiter_failover_overloaded_total 9
+# HELP rate_limiter_failover_probes_total Probes of a store that was unreachable.
+# TYPE rate_limiter_failover_probes_total counter
+rate_limiter_failover_probes_total 6
+# HELP rate_limiter_store_shards Parts of the store that fail apart, by their state.
+# TYPE rate_limiter_store_shards gauge
+rate_limiter_store_shards{state="unreachable"} 2
+rate_limiter_store_shards{state="up"} 14
+`)
 }
