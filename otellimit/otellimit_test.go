@@ -63,10 +63,7 @@ func texts(span tracetest.SpanStub) string {
 func TestDecisions(t *testing.T) {
 	exporter, provider := record(t, sdk.AlwaysSample())
 	store := otellimit.Decisions(memstore.New(memstore.Config{Now: still}), provider)
-	limiter, err := stint.New(store, "checkout", stint.FixedWindow(2, time.Hour), stint.Limit{Name: "day", Algorithm: stint.AlgorithmFixedWindow, Capacity: 1, Window: 24 * time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(store, "checkout", stint.FixedWindow(2, time.Hour), stint.Limit{Name: "day", Algorithm: stint.AlgorithmFixedWindow, Capacity: 1, Window: 24 * time.Hour}))(t)
 	ctx, root := provider.Tracer("test").Start(t.Context(), "root")
 	for range 2 {
 		must.Get(limiter.Allow(ctx, secret))(t)
@@ -102,10 +99,7 @@ func TestCalls(t *testing.T) {
 	inner := failing{Store: memstore.New(memstore.Config{Now: still}), err: &broken}
 	guarded := must.Get(failover.New(otellimit.Calls(inner, provider), failover.Config{Mode: failover.Open}))(t)
 	t.Cleanup(guarded.Close)
-	set, err := rules.Compile([]rules.Rule{{ID: "login", Scope: []string{rules.PerUser}, Missing: rules.MissingDeny, Limits: []stint.Limit{stint.TokenBucket(5, stint.PerSecond(1))}}}, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(rules.Compile([]rules.Rule{{ID: "login", Scope: []string{rules.PerUser}, Missing: rules.MissingDeny, Limits: []stint.Limit{stint.TokenBucket(5, stint.PerSecond(1))}}}, rules.Options{}))(t)
 	limiter := must.Get(enforce.New(enforce.Config{Store: otellimit.Decisions(guarded, provider), Set: set}))(t)
 	ctx, root := provider.Tracer("test").Start(t.Context(), "root")
 	var v enforce.Verdict
@@ -197,14 +191,8 @@ func TestConforms(t *testing.T) {
 // TestOneTrace: a client's request, the server's and its decision are one trace, told by traceparent (W3C Trace Context, 3.2).
 func TestOneTrace(t *testing.T) {
 	exporter, provider := record(t, sdk.ParentBased(sdk.NeverSample()))
-	limiter, err := stint.New(otellimit.Decisions(memstore.New(memstore.Config{Now: still}), provider), "api", stint.FixedWindow(1, time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
-	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Key: func(*http.Request) (string, error) { return secret, nil }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(otellimit.Decisions(memstore.New(memstore.Config{Now: still}), provider), "api", stint.FixedWindow(1, time.Hour)))(t)
+	limit := must.Get(httplimit.New(httplimit.Config{Limiter: limiter, Key: func(*http.Request) (string, error) { return secret, nil }}))(t)
 	w3c := propagation.TraceContext{}
 	server := httptest.NewServer(otellimit.Handler(limit.Wrap(http.NotFoundHandler()), provider, w3c))
 	t.Cleanup(server.Close)

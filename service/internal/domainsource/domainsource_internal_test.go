@@ -49,9 +49,7 @@ func (f *followedFolder) write(texts map[string]string) {
 			_ = os.Remove(path)
 			err = os.WriteFile(path, []byte(text), 0o600)
 		}
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		must.Do(f.t, err)
 	}
 }
 

@@ -45,15 +45,9 @@ import (
 func TestErrorsBeginWithTheName(t *testing.T) {
 	ctx, bad, nothing := t.Context(), stint.Limit{Algorithm: stint.AlgorithmTokenBucket, MaxDebt: -1}, stint.Store(plain{})
 	memory := memstore.New(memstore.Config{})
-	policy, err := stint.NewPolicy("p", stint.TokenBucket(1, stint.PerSecond(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	policy := must(stint.NewPolicy("p", stint.TokenBucket(1, stint.PerSecond(1))))
 	empty := stint.Op{Claim: stint.Claim{Policy: policy, Permits: 1}}
-	dead, err := rueidis.Dial(rueidis.Config{URL: "redis://127.0.0.1:1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	dead := must(rueidis.Dial(rueidis.Config{URL: "redis://127.0.0.1:1"}))
 	t.Cleanup(dead.Close)
 	deadStore := must(redisstore.New(dead, redisstore.Options{}))
 	t.Cleanup(deadStore.Close)
