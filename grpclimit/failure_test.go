@@ -25,7 +25,7 @@ import (
 )
 
 // Errors become codes, and what they say beyond that stays in the process, where an interceptor before this one can log
-// it.
+// it. Failed is told each, and Decided none.
 func TestFailures(t *testing.T) {
 	const secret = "hunter2"
 	const odd, lost = "key; allowed: 1 to 256 bytes", "the rate limit could not be decided"
@@ -54,6 +54,9 @@ func TestFailures(t *testing.T) {
 	strict := must.Get(enforce.New(enforce.Config{Store: unavailable(), RejectAmbiguousPaths: true}))(t)
 	ambiguous := func(_ context.Context, method string, r *rules.Request) error { r.Path = "/" + method; return nil }
 	unsaid := fmt.Errorf("%w: %s", stint.ErrInvalid, secret)
+	causes := map[codes.Code]error{
+		invalid: stint.ErrInvalid, codes.Unavailable: stint.ErrUnavailable, codes.Internal: cause, codes.Unauthenticated: who,
+	}
 	for name, test := range map[string]struct {
 		config grpclimit.Config
 		cost   string // of a rule
@@ -75,13 +78,26 @@ func TestFailures(t *testing.T) {
 		"a described status":   {describing(who), "1", codes.Unauthenticated, "who are you?"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			var told []error
+			test.config.Failed = func(_ context.Context, method string, err error) {
+				if told = append(told, err); method != check {
+					t.Errorf("Failed is told of %s", method)
+				}
+			}
+			test.config.Decided = func(_ context.Context, _ string, v *enforce.Verdict) { t.Errorf("decided %v", v.Decision) }
 			limits, transport := newServer(t, test.config), &transportStream{}
 			ctx := grpc.NewContextWithServerTransportStream(t.Context(), transport)
 			ctx = metadata.NewIncomingContext(ctx, metadata.Pairs("cost", test.cost))
 			_, err := limits.UnaryServerInterceptor()(ctx, nil, &grpc.UnaryServerInfo{FullMethod: check}, nil)
 			_, tapped := limits.TapHandle()(ctx, &tap.Info{FullMethodName: check})
-			for _, err := range []error{err, tapped} {
+			if len(told) != 2 {
+				t.Fatalf("Failed is told %v", told)
+			}
+			for i, err := range []error{err, tapped} {
 				expectCode(t, err, test.want)
+				if !errors.Is(told[i], causes[test.want]) {
+					t.Errorf("Failed is told %v, want %v", told[i], causes[test.want])
+				}
 				message := status.Convert(err).Message()
 				if message != test.says {
 					t.Errorf("it says %q, want %q", message, test.says)

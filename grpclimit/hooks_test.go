@@ -61,48 +61,6 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// Failed is told why a call got neither its handler's answer nor a denial, and Decided each verdict.
-func TestFailed(t *testing.T) {
-	nobody := errors.New("nobody")
-	for _, test := range []struct {
-		name string
-		key  error
-		cost int64
-		err  error // of the store
-		want error
-	}{
-		{"no key", nobody, 1, nil, nobody},
-		{"a negative cost", nil, -1, nil, stint.ErrInvalid},
-		{"no store", nil, 1, stint.ErrUnavailable, stint.ErrUnavailable},
-		{"admitted", nil, 1, nil, nil},
-		{"free", nil, 0, nil, nil},
-		{"denied", nil, 2, nil, nil},
-	} {
-		limiter := newLimiter(t, stint.FixedWindow(1, time.Minute))
-		if test.err != nil {
-			limiter = limiterOn(t, unavailable(), stint.FixedWindow(1, time.Minute))
-		}
-		var told []error
-		verdicts := 0
-		limits := newServer(t, grpclimit.Config{
-			Limiter: limiter,
-			Key:     func(context.Context, string) (string, error) { return "k", test.key },
-			Cost:    func(context.Context, string, any) (int64, error) { return test.cost, nil },
-			Failed: func(_ context.Context, method string, err error) {
-				if method != check {
-					t.Errorf("%s: told of %s", test.name, method)
-				}
-				told = append(told, err)
-			},
-			Decided: func(context.Context, string, *enforce.Verdict) { verdicts++ },
-		})
-		_ = unary(t.Context(), limits, "", succeeds)
-		if len(told)+verdicts != 1 || len(told) > 0 && test.want == nil || test.want != nil && !errors.Is(told[0], test.want) {
-			t.Errorf("%s: told %v and %d verdicts, want %v", test.name, told, verdicts, test.want)
-		}
-	}
-}
-
 // plans finds the limiter of the plan that a call's metadata name.
 func plans(limiter *stint.Limiter) func(context.Context, string) (*stint.Limiter, error) {
 	return func(ctx context.Context, _ string) (*stint.Limiter, error) {
@@ -125,9 +83,10 @@ func plans(limiter *stint.Limiter) func(context.Context, string) (*stint.Limiter
 	}
 }
 
-// A call is limited by the limiter that LimiterOf finds for it, and not at all without one.
+// A call is limited by the limiter that LimiterOf finds for it, and not at all without one. Decided hears each verdict.
 func TestLimiterOf(t *testing.T) {
 	var told error
+	verdicts := 0
 	limits := newServer(t, grpclimit.Config{
 		LimiterOf: plans(newLimiter(t, burst())),
 		Key: func(ctx context.Context, _ string) (string, error) {
@@ -136,7 +95,8 @@ func TestLimiterOf(t *testing.T) {
 			}
 			return "k", nil
 		},
-		Failed: func(_ context.Context, _ string, err error) { told = err },
+		Failed:  func(_ context.Context, _ string, err error) { told = err },
+		Decided: func(context.Context, string, *enforce.Verdict) { verdicts++ },
 	})
 	for _, test := range []struct {
 		plan string
@@ -165,6 +125,9 @@ func TestLimiterOf(t *testing.T) {
 		if strings.Contains(status.Convert(err).Message(), "table") {
 			t.Errorf("%s: the status shows what is inside: %v", test.plan, err)
 		}
+	}
+	if verdicts != 6 {
+		t.Errorf("Decided is told %d verdicts, want 6", verdicts)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/grpclimit"
 	"github.com/stint-go/stint/internal/leaks"
 	"github.com/stint-go/stint/internal/must"
@@ -264,14 +266,14 @@ func TestDenialsForEver(t *testing.T) {
 	}
 }
 
-// Cost sees the request; 0 is free, and does not ask for a key.
+// Cost sees the request; 0 is free, and Decided is told of it as well.
 func TestCost(t *testing.T) {
 	limiter := newLimiter(t, stint.FixedWindow(10, time.Hour))
+	var verdicts atomic.Int64
 	conn := serve(t, intercepted(newServer(t, grpclimit.Config{
 		Limiter: limiter,
-		Key: func(context.Context, string) (string, error) {
-			return "k", nil
-		},
+		Key:     func(context.Context, string) (string, error) { return "k", nil },
+		Decided: func(context.Context, string, *enforce.Verdict) { verdicts.Add(1) },
 		Cost: func(_ context.Context, method string, request any) (int64, error) {
 			if method != check {
 				t.Errorf("cost of %s", method)
@@ -285,7 +287,7 @@ func TestCost(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if d, err := limiter.Peek(t.Context(), "k"); err != nil || d.Remaining != 4 {
-		t.Errorf("%d permits remain, want 4 (%v)", d.Remaining, err)
+	if d, err := limiter.Peek(t.Context(), "k"); err != nil || d.Remaining != 4 || verdicts.Load() != 3 {
+		t.Errorf("%d permits remain, want 4 (%v); Decided is told of %d calls", d.Remaining, err, verdicts.Load())
 	}
 }
