@@ -135,8 +135,7 @@ func TestOneWins(t *testing.T) {
 		if (first == nil) == (second == nil) || !errors.Is(errors.Join(first, second), rulestore.ErrConflict) {
 			t.Fatalf("%v and %v, want that one is a conflict", first, second)
 		}
-		head := must.Get(open(t, url).Head(ctx))(t)
-		now = head
+		now = must.Get(open(t, url).Head(ctx))(t)
 	}
 	if h, c := count(t, url, heads), count(t, url, chunks); h != 5 || c != 5 {
 		t.Errorf("%d heads, %d chunks; want 5", h, c)
@@ -259,9 +258,7 @@ func TestDamagedChunk(t *testing.T) {
 			} else {
 				_, err = c.UpdateMany(ctx, bson.D{}, damage)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if _, err := s.Load(ctx, 0); !errors.Is(err, rulestore.ErrUnreadable) || !errors.Is(err, stint.ErrInvalid) {
 				t.Errorf("%v, want ErrUnreadable", err)
 			}

@@ -97,12 +97,8 @@ func TestAllOrNothing(t *testing.T) {
 				if after := dump(t, s); !maps.Equal(before, after) {
 					t.Errorf("%q became %q", before, after)
 				}
-				if _, err := b.Load(t.Context(), 0); err != nil {
-					t.Errorf("loading meanwhile: %v", err)
-				}
-				if _, err := b.History(t.Context(), 0, 5); err != nil {
-					t.Errorf("reading revisions meanwhile: %v", err)
-				}
+				must.Get(b.Load(t.Context(), 0))(t)
+				must.Get(b.History(t.Context(), 0, 5))(t)
 				for _, command := range test.allow {
 					do(t, s, command...)
 				}

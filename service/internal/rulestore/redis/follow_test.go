@@ -117,13 +117,9 @@ func TestInForceElsewhere(t *testing.T) {
 // subscribed waits until somebody listens to a channel.
 func subscribed(t testing.TB, channel string) {
 	t.Helper()
-	late, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	for fmt.Sprint(do(t, server, "PUBSUB", "NUMSUB", channel)) != fmt.Sprintf("[%s 1]", channel) {
-		if late.Err() != nil {
-			t.Fatalf("nobody listens to %s", channel)
-		}
-	}
+	eventually(t, "somebody listens", func(context.Context) bool {
+		return fmt.Sprint(do(t, server, "PUBSUB", "NUMSUB", channel)) == fmt.Sprintf("[%s 1]", channel)
+	})
 }
 
 // A server that restarts empty, or is emptied, gets the rules back from a manager that follows it.
@@ -141,30 +137,20 @@ func TestRulesComeBack(t *testing.T) {
 		func() { do(t, s, "DEL", key) },
 	} {
 		lose()
-		late, cancel := context.WithTimeout(t.Context(), patience)
-		for {
+		eventually(t, fmt.Sprintf("the head is back after loss %d", i), func(late context.Context) bool {
 			head, err := b.Head(late)
-			if err == nil && head.Number == 1 {
-				break
-			}
-			if late.Err() != nil {
-				t.Fatalf("loss %d: the head is %+v, %v", i, head, err)
-			}
-		}
-		cancel()
+			return err == nil && head.Number == 1
+		})
 		has(t, b, 1, "a:3 b:2")
 		revisions, err := b.History(t.Context(), 0, 10)
 		if err != nil || len(revisions) != 1 || revisions[0].Comment == "" {
 			t.Errorf("loss %d: %+v, %v", i, revisions, err)
 		}
-		if _, err := followed.Current(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must.Get(followed.Current(t.Context()))(t)
 		put(t, writer, rule("c", int64(i+1)))
 		f.until(fmt.Sprintf("a:3 b:2 c:%d", i+1))
-		if _, err := writer.Edit(t.Context(), rulestore.Author{}, func(d *rulestore.Draft) error { d.Delete("c"); return nil }); err != nil {
-			t.Fatal(err)
-		}
+		less := func(d *rulestore.Draft) error { d.Delete("c"); return nil }
+		must.Get(writer.Edit(t.Context(), rulestore.Author{}, less))(t)
 		f.until("a:3 b:2")
 	}
 }
@@ -178,23 +164,15 @@ func TestFailover(t *testing.T) {
 	f := follow(t, manage(t, open(t, at, ""), 20*time.Millisecond))
 	put(t, writer, rule("a", 1))
 	f.until("a:1")
-	late, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	eventually := func(what string, is func() bool) {
-		t.Helper()
-		for !is() {
-			if late.Err() != nil {
-				t.Fatal(what)
-			}
-		}
-	}
 	for _, replica := range watched.Replicas {
-		eventually("a replica lacks the rules", func() bool { return do(t, replica, "HEXISTS", key, "1") == int64(1) })
+		eventually(t, "a replica has the rules", func(context.Context) bool {
+			return do(t, replica, "HEXISTS", key, "1") == int64(1)
+		})
 	}
 	watched.Failover(t)
 	primary := open(t, rueidis.Config{URL: watched.Primary.URL()}, "")
 	for n := int64(2); n < 4; n++ {
-		eventually("the new primary lacks an edit", func() bool {
+		eventually(t, "the new primary has an edit", func(late context.Context) bool {
 			_, _ = tryPut(late, writer, rule("a", n))
 			now, err := primary.Load(late, 0)
 			return err == nil && short(now.Rules) == fmt.Sprintf("a:%d", n)

@@ -101,6 +101,18 @@ func (f *follower) until(want string) {
 	}
 }
 
+// eventually waits until something is so.
+func eventually(t testing.TB, what string, is func(context.Context) bool) {
+	t.Helper()
+	late, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for !is(late) {
+		if late.Err() != nil {
+			t.Fatalf("it has not come about that %s", what)
+		}
+	}
+}
+
 // dump is all data of a server.
 func dump(t testing.TB, s *testredis.Server) map[string]any {
 	t.Helper()
