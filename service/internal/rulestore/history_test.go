@@ -85,23 +85,6 @@ func TestRollback(t *testing.T) {
 	holds(t, r, head, want[head])
 }
 
-// A rollback to a revision that is no longer kept fails; to a later one it succeeds.
-func TestRollbackTooFar(t *testing.T) {
-	r := manage(t, rulestore.NewMemory())
-	const made = rulestore.KeptRevisions + 20
-	for n := range int64(made) {
-		edit(t, r, put(rule("a", n+1)))
-	}
-	for _, number := range []int64{1, 20} {
-		if _, err := r.Rollback(t.Context(), rulestore.Author{}, number, "", nil); !errors.Is(err, rulestore.ErrNotKept) {
-			t.Errorf("to %d: %v", number, err)
-		}
-	}
-	holds(t, r, made, fmt.Sprintf(" a:%d", made))
-	must.Get(r.Rollback(t.Context(), rulestore.Author{}, 21, "", nil))(t)
-	holds(t, r, made+1, " a:21")
-}
-
 // A rollback to a revision that this manager would refuse fails.
 func TestRollbackToWhatIsRefused(t *testing.T) {
 	kept := rulestore.NewMemory()
