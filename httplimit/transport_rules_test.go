@@ -155,20 +155,3 @@ func TestTransportRulesRefusals(t *testing.T) {
 		}
 	}
 }
-
-// What a host asked for is heeded before a rule takes a permit, and after it has held the call.
-func TestTransportRulesHeedServers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		tr := transport(t, httplimit.TransportConfig{
-			Rules:  enforced(t, memstore.New(memstore.Config{}), perMinute("r", 2, rules.Global)),
-			Refuse: true, Base: once(answers(http.StatusTooManyRequests, "Retry-After: 5")),
-		})
-		must.Do(t, call(t.Context(), t, tr, "http://a.example/"))
-		err := call(t.Context(), t, tr, "http://a.example/")
-		expectRefused(t, err, false, httplimit.RefusedError{Host: "a.example", Server: true, RetryAfter: 5 * time.Second})
-		<-time.After(5 * time.Second)
-		if err := call(t.Context(), t, tr, "http://a.example/"); err != nil {
-			t.Errorf("the refused call took a permit: %v", err)
-		}
-	})
-}

@@ -126,29 +126,6 @@ func TestTransportTellsHostsApart(t *testing.T) {
 	})
 }
 
-func TestTransportKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		noKey := errors.New("no account")
-		tr := transport(t, httplimit.TransportConfig{
-			Limiter: limiterOn(t, memstore.New(memstore.Config{}), stint.FixedWindow(1, time.Minute)),
-			Refuse:  true, Base: base(fine),
-			Key: func(r *http.Request) (string, error) {
-				if account := r.URL.Query().Get("account"); account != "" {
-					return account, nil
-				}
-				return "", noKey
-			},
-		})
-		must.Do(t, call(t.Context(), t, tr, "http://a.example/?account=1"))
-		err := call(t.Context(), t, tr, "http://b.example/?account=1")
-		expectRefused(t, err, false, httplimit.RefusedError{Host: "b.example", RetryAfter: time.Minute})
-		must.Do(t, call(t.Context(), t, tr, "http://a.example/?account=2"))
-		if err := call(t.Context(), t, tr, "http://a.example/"); !errors.Is(err, noKey) {
-			t.Errorf("without a key: %v", err)
-		}
-	})
-}
-
 // A deadline that is nearer than the wait is told at once, and nothing is taken.
 func TestTransportDeadlines(t *testing.T) {
 	for name, config := range map[string]httplimit.TransportConfig{
@@ -264,34 +241,46 @@ func TestTransportMaxWait(t *testing.T) {
 	})
 }
 
-// A call takes what Cost says, and at 0 does not ask the limiter. Pauses are of a key.
-func TestTransportCost(t *testing.T) {
-	tr := transport(t, httplimit.TransportConfig{
-		Limiter: limiter(t, stint.FixedWindow(3, time.Minute)), Refuse: true,
-		Key: func(r *http.Request) (string, error) { return r.URL.Query().Get("key"), nil },
-		Cost: func(r *http.Request) (int64, error) {
-			return int64(len(r.URL.Query().Get("cost"))), nil
-		},
-		Base: once(answers(429, "Retry-After: 7")),
-	})
-	must.Do(t, call(t.Context(), t, tr, "http://a.example/?key=paused&cost=x"))
-	for _, test := range []struct {
-		query           string
-		refused, server bool
-	}{
-		{"key=paused", true, true},
-		{"key=k&cost=xx", false, false},
-		{"key=k&cost=xx", true, false},
-		{"key=k", false, false},
-		{"key=k&cost=x", false, false},
-		{"key=k&cost=x", true, false},
-	} {
-		err := call(t.Context(), t, tr, "http://a.example/?"+test.query)
-		refused, ok := errors.AsType[*httplimit.RefusedError](err)
-		if ok != test.refused || test.refused && refused.Server != test.server {
-			t.Errorf("%s: %v", test.query, err)
+// A call counts for whom Key says, whatever its host, and takes what Cost says, at 0 nothing. Pauses are of a key.
+func TestTransportKeysAndCosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		noKey := errors.New("no account")
+		tr := transport(t, httplimit.TransportConfig{
+			Limiter: limiter(t, stint.FixedWindow(3, time.Minute)), Refuse: true,
+			Key: func(r *http.Request) (string, error) {
+				if key := r.URL.Query().Get("key"); key != "" {
+					return key, nil
+				}
+				return "", noKey
+			},
+			Cost: func(r *http.Request) (int64, error) { return int64(len(r.URL.Query().Get("cost"))), nil },
+			Base: once(answers(429, "Retry-After: 7")),
+		})
+		must.Do(t, call(t.Context(), t, tr, "http://a.example/?key=paused&cost=x"))
+		server := &httplimit.RefusedError{Host: "a.example", Server: true, RetryAfter: 7 * time.Second}
+		for _, test := range []struct {
+			url     string
+			refused *httplimit.RefusedError
+		}{
+			{"http://a.example/?key=paused", server},
+			{"http://a.example/?key=k&cost=xx", nil},
+			{"http://b.example/?key=k&cost=xx", &httplimit.RefusedError{Host: "b.example", RetryAfter: 40 * time.Second}},
+			{"http://a.example/?key=k", nil},
+			{"http://a.example/?key=k&cost=x", nil},
+			{"http://a.example/?key=k&cost=x", &httplimit.RefusedError{Host: "a.example", RetryAfter: 40 * time.Second}},
+			{"http://a.example/?key=other&cost=xx", nil},
+		} {
+			err := call(t.Context(), t, tr, test.url)
+			if test.refused != nil {
+				expectRefused(t, err, false, *test.refused)
+			} else if err != nil {
+				t.Errorf("%s: %v", test.url, err)
+			}
 		}
-	}
+		if err := call(t.Context(), t, tr, "http://a.example/"); !errors.Is(err, noKey) {
+			t.Errorf("without a key: %v", err)
+		}
+	})
 }
 
 // A request is sent once, whatever comes back, and its body is closed when it is not
