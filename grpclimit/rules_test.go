@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,32 +81,6 @@ func TestRulesSeeTheCall(t *testing.T) {
 	expectCode(t, err, codes.ResourceExhausted)
 	if retry, subject, description := details(t, err); retry != -1 || subject != "rule:users" || description != "the call lacks what the rule asks for" {
 		t.Errorf("details: %v, %q, %q", retry, subject, description)
-	}
-}
-
-// With the interceptors besides, a call is decided once, also where no rule matches.
-func TestRulesTapAndInterceptors(t *testing.T) {
-	var mu sync.Mutex
-	var told []string
-	limits := newServer(t, grpclimit.Config{
-		Rules: standing(t, bursts("health", "/grpc.health.v1.Health/*", rules.Global)),
-		Decided: func(_ context.Context, method string, v *enforce.Verdict) {
-			mu.Lock()
-			defer mu.Unlock()
-			told = append(told, method+" by "+strings.Join(v.Matched, "+"))
-		},
-	})
-	conn := serve(t, append(intercepted(limits), grpc.InTapHandle(limits.TapHandle()))...)
-	header, _, err := invoke(bounded(t), conn)
-	expectCode(t, err, codes.OK)
-	expectMetadata(t, header, "2", "1", "1790000001", "")
-	stream := openEcho(bounded(t), t, conn)
-	must.Do(t, say(t, stream, ""))
-	expectMetadata(t, must.Get(stream.Header())(t), "", "", "", "")
-	mu.Lock()
-	defer mu.Unlock()
-	if want := []string{check + " by health", echo + " by "}; !slices.Equal(told, want) {
-		t.Errorf("decided were %q, want %q", told, want)
 	}
 }
 

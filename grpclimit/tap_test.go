@@ -2,17 +2,18 @@ package grpclimit_test
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/grpclimit"
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/rules"
 )
 
 // counted counts the unary calls that get past the tap handle.
@@ -59,20 +60,45 @@ func TestTapKey(t *testing.T) {
 	}
 }
 
-// With the interceptors besides, a call is charged once and gets its metadata.
+// With the interceptors besides, a call is decided and charged once, also where no rule matches, and gets its metadata.
 func TestTapAndInterceptors(t *testing.T) {
-	limiter := newLimiter(t, stint.FixedWindow(10, time.Hour))
-	limits := newServer(t, grpclimit.Config{
-		Limiter: limiter,
-		Key:     func(context.Context, string) (string, error) { return "k", nil },
-	})
-	conn := serve(t, append(intercepted(limits), grpc.InTapHandle(limits.TapHandle()))...)
-	header, _, err := invoke(bounded(t), conn)
-	expectCode(t, err, codes.OK)
-	expectMetadata(t, header, "10", "9", "1790002800", "")
-	must.Get(watch(bounded(t), t, conn))(t)
-	if d, err := limiter.Peek(t.Context(), "k"); err != nil || d.Remaining != 8 {
-		t.Errorf("%d permits remain, want 8 (%v)", d.Remaining, err)
+	for name, test := range map[string]struct {
+		config      grpclimit.Config
+		told        []string
+		limit, left string // that the stream is told
+		reset       string
+	}{
+		"plain": {
+			grpclimit.Config{Limiter: newLimiter(t, burst())},
+			[]string{check + " by ", echo + " by "}, "2", "0", "1790000001",
+		},
+		"rules": {
+			grpclimit.Config{Rules: standing(t, bursts("health", "/grpc.health.v1.Health/*", rules.Global))},
+			[]string{check + " by health", echo + " by "}, "", "", "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			told := make(chan string, 9)
+			test.config.Decided = func(_ context.Context, method string, v *enforce.Verdict) {
+				told <- method + " by " + strings.Join(v.Matched, "+")
+			}
+			limits := newServer(t, test.config)
+			conn := serve(t, append(intercepted(limits), grpc.InTapHandle(limits.TapHandle()))...)
+			header, _, err := invoke(bounded(t), conn)
+			expectCode(t, err, codes.OK)
+			expectMetadata(t, header, "2", "1", "1790000001", "")
+			stream := openEcho(bounded(t), t, conn)
+			must.Do(t, say(t, stream, ""))
+			expectMetadata(t, must.Get(stream.Header())(t), test.limit, test.left, test.reset, "")
+			for _, want := range test.told {
+				if got := <-told; got != want {
+					t.Errorf("decided was %q, want %q", got, want)
+				}
+			}
+			if len(told) > 0 {
+				t.Errorf("decided was %q, too", <-told)
+			}
+		})
 	}
 }
 
