@@ -7,45 +7,29 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/client"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/storetest"
 )
 
-// TestKeep: what a request leaves to others is told to the service by every verb that has it.
-func TestKeep(t *testing.T) {
-	policy := policyOf(t, "shared", stint.FixedWindow(10, time.Hour))
-	c, ctx := openPolicies(t, policy), t.Context()
-	job, critical := api.Request{Key: "k", Policy: "shared", Permits: 6, Keep: 4}, api.Request{Key: "k", Policy: "shared", Permits: 3}
-	if a, err := c.Check(ctx, job); err != nil || !a.Allowed || a.Remaining != 0 {
-		t.Errorf("a job: %+v, %v", a, err)
+// TestKeepOfHolds: what a hold leaves to others is told by its reserve, and not by its end.
+func TestKeepOfHolds(t *testing.T) {
+	c, ctx := openPolicies(t, policyOf(t, "shared", stint.FixedWindow(10, time.Hour))), t.Context()
+	hold := api.HoldRequest{Request: api.Request{Key: "k", Policy: "shared", Permits: 6, Keep: 4}}
+	reserve := func(id string, allowed bool) {
+		t.Helper()
+		if hold.ID = id; must.Get(c.Reserve(ctx, hold))(t).Allowed != allowed {
+			t.Errorf("the reserve %s is admitted: %t", id, !allowed)
+		}
 	}
-	job.Permits = 0
-	if a, err := c.Remaining(ctx, job); err != nil || a.Allowed || a.Remaining != 0 {
-		t.Errorf("a job's look: %+v, %v", a, err)
-	}
-	if a, err := c.Remaining(ctx, critical); err != nil || !a.Allowed || a.Remaining != 4 {
-		t.Errorf("a critical look: %+v, %v", a, err)
-	}
-	if a, err := c.CheckAll(ctx, []api.Request{job, critical, job}); err != nil || a[0].Allowed || !a[1].Allowed || a[2].Allowed {
-		t.Errorf("CheckAll: %+v, %v", a, err)
-	}
-	hold := api.HoldRequest{Request: job, ID: "a"}
-	if a, err := c.Reserve(ctx, hold); err != nil || a.Allowed {
-		t.Errorf("a job's reserve: %+v, %v", a, err)
-	}
-	hold.Keep = 0
-	if a, err := c.Reserve(ctx, hold); err != nil || !a.Allowed {
-		t.Errorf("a critical reserve: %+v, %v", a, err)
-	}
-	hold.Keep = 4 // which is not sent
+	reserve("a", true)
+	reserve("b", false)
+	hold.ID, hold.Permits = "a", 5
 	if a, err := c.Commit(ctx, hold); err != nil || a.Applied != -1 {
 		t.Errorf("Commit: %+v, %v", a, err)
 	}
-	hold.ID, hold.Keep = "b", 0
-	if a, err := c.Reserve(ctx, hold); err != nil || !a.Allowed {
-		t.Errorf("another reserve: %+v, %v", a, err)
-	}
-	hold.Keep = 4
+	hold.Permits = 1
+	reserve("c", true)
 	if a, err := c.Cancel(ctx, hold); err != nil || a.Applied != -1 {
 		t.Errorf("Cancel: %+v, %v", a, err)
 	}
