@@ -181,7 +181,7 @@ func TestWriteHeadersOfPlaces(t *testing.T) {
 	}
 }
 
-// Outside of a request that holds, a cost is nobody's.
+// Outside of a request that holds, nothing is held, and a cost has no effect.
 func TestCostOfNobody(t *testing.T) {
 	cost := httplimit.Cost(t.Context())
 	cost.Set(1)

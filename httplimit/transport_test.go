@@ -241,7 +241,7 @@ func TestTransportMaxWait(t *testing.T) {
 	})
 }
 
-// A call counts for whom Key says, whatever its host, and takes what Cost says, at 0 nothing. Pauses are of a key.
+// Key says for whom a call counts, whatever its host, and Cost what it takes: 0 is nothing. Pauses are of a key.
 func TestTransportKeysAndCosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		noKey := errors.New("no account")
