@@ -167,41 +167,6 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// What earlier handlers know of a request tells whom it counts for, and handlers for denials may write
-// nothing at all.
-func TestContext(t *testing.T) {
-	calls, user := 0, ""
-	limit := plain(t, httplimit.Config{
-		Key: func(r *http.Request) (string, error) {
-			c, ok := fiberlimit.Context(r)
-			if !ok {
-				t.Error("no context")
-			}
-			return fiber.Locals[string](c, "user"), nil
-		},
-		Denied: func(w http.ResponseWriter, _ *http.Request, _ *enforce.Verdict) {
-			w.Header().Add("Denied", "1")
-			w.Header().Add("Denied", "2")
-		},
-	})
-	app := server(fiber.Config{}, &calls, func(c fiber.Ctx) error {
-		c.Locals("user", user)
-		return c.Next()
-	}, fiberlimit.Handler(limit))
-	for _, user = range []string{"ann", "bob", "ann", "bob"} {
-		if got := status(t, app, "/users/1"); got != http.StatusAccepted {
-			t.Errorf("%s: %d", user, got)
-		}
-	}
-	response, body := get(t, app, "/users/1")
-	if response.StatusCode != http.StatusOK || body != "" || len(response.Header["Denied"]) != 2 || calls != 4 {
-		t.Errorf("the third of bob: %d %q %v, handler called %d times", response.StatusCode, body, response.Header, calls)
-	}
-	if _, ok := fiberlimit.Context(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)); ok {
-		t.Error("a request that is not fiber's has a context of fiber's")
-	}
-}
-
 // A handler of the configuration may answer by fiber's context, and the fields of the limit are with it.
 func TestAnswersOfFiber(t *testing.T) {
 	answer := func(r *http.Request) {
@@ -445,7 +410,8 @@ func routed(config fiber.Config, middleware ...any) *fiber.App {
 	return app
 }
 
-// The plan that an earlier handler has put into fiber's context says which limiter a request has, or that it has none.
+// What an earlier handler has put into fiber's context says whom a request counts for, and which limiter it has, or
+// that it has none. Denied may write no more than fields.
 func TestLimiterOf(t *testing.T) {
 	base := must.Get(stint.New(memstore.New(memstore.Config{Now: still}), "plans", stint.FixedWindow(1, time.Minute)))(t)
 	limit := must.Get(httplimit.New(httplimit.Config{
@@ -455,7 +421,17 @@ func TestLimiterOf(t *testing.T) {
 			}
 			return nil, nil
 		}),
-		Key: fiberlimit.From(func(c fiber.Ctx) (string, error) { return fiber.Locals[string](c, "user"), nil }),
+		Key: func(r *http.Request) (string, error) {
+			c, ok := fiberlimit.Context(r)
+			if !ok {
+				t.Error("no context")
+			}
+			return fiber.Locals[string](c, "user"), nil
+		},
+		Denied: func(w http.ResponseWriter, _ *http.Request, _ *enforce.Verdict) {
+			w.Header().Add("Denied", "1")
+			w.Header().Add("Denied", "2")
+		},
 	}))(t)
 	for limits, want := range map[int64]int{2: 2, 3: 3, 0: 5} {
 		calls := 0
@@ -464,16 +440,21 @@ func TestLimiterOf(t *testing.T) {
 			c.Locals("user", strings.Repeat("u", int(limits)+1))
 			return c.Next()
 		}, fiberlimit.Handler(limit))
-		for range 5 {
+		for range 4 {
 			status(t, app, "/users/1")
+		}
+		response, body := get(t, app, "/users/1")
+		if denied := len(response.Header["Denied"]); want < 5 && (response.StatusCode != 200 || body != "" || denied != 2) {
+			t.Errorf("denied: %d %q %v", response.StatusCode, body, response.Header)
 		}
 		if calls != want {
 			t.Errorf("%d requests were admitted by a limit of %d, want %d", calls, limits, want)
 		}
 	}
-	answer := httptest.NewRecorder() // not by fiber
-	limit.Wrap(http.NotFoundHandler()).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
-	if answer.Code != http.StatusServiceUnavailable {
-		t.Errorf("a request that is not fiber's gets %d", answer.Code)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil) // not by fiber
+	answer := httptest.NewRecorder()
+	limit.Wrap(http.NotFoundHandler()).ServeHTTP(answer, r)
+	if _, ok := fiberlimit.Context(r); ok || answer.Code != http.StatusServiceUnavailable {
+		t.Errorf("a request that is not fiber's gets %d, and has a context of fiber's: %t", answer.Code, ok)
 	}
 }

@@ -119,30 +119,6 @@ func TestHandlerWithoutBody(t *testing.T) {
 	}
 }
 
-// What earlier handlers know of a request tells whom it counts for.
-func TestContext(t *testing.T) {
-	calls, user := 0, ""
-	limit := plain(t, httplimit.Config{Key: func(r *http.Request) (string, error) {
-		c, ok := ginlimit.Context(r)
-		if !ok {
-			t.Error("no context")
-		}
-		return c.GetString("user"), nil
-	}})
-	e := engine(&calls, func(c *gin.Context) { c.Set("user", user) }, ginlimit.Handler(limit))
-	for _, user = range []string{"ann", "bob", "ann", "bob"} {
-		if w := get(t, e, "/users/1"); w.Code != http.StatusAccepted {
-			t.Errorf("%s: %d", user, w.Code)
-		}
-	}
-	if w := get(t, e, "/users/1"); w.Code != http.StatusTooManyRequests {
-		t.Errorf("the third of bob: %d", w.Code)
-	}
-	if _, ok := ginlimit.Context(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)); ok {
-		t.Error("a request that is not gin's has a context of gin's")
-	}
-}
-
 // Wherever gin serves a route, the rules of the route's pattern hold.
 func TestSpellings(t *testing.T) {
 	served := 0
@@ -219,7 +195,8 @@ func TestHandlerHolds(t *testing.T) {
 	}
 }
 
-// The plan that an earlier handler has put into gin's context says which limiter a request has, or that it has none.
+// What an earlier handler has put into gin's context says whom a request counts for, and which limiter it has, or
+// that it has none.
 func TestLimiterOf(t *testing.T) {
 	base := must.Get(stint.New(memstore.New(memstore.Config{Now: still}), "plans", stint.FixedWindow(1, time.Minute)))(t)
 	limit := must.Get(httplimit.New(httplimit.Config{
@@ -229,7 +206,13 @@ func TestLimiterOf(t *testing.T) {
 			}
 			return nil, nil
 		}),
-		Key: ginlimit.From(func(c *gin.Context) (string, error) { return c.GetString("user"), nil }),
+		Key: func(r *http.Request) (string, error) {
+			c, ok := ginlimit.Context(r)
+			if !ok {
+				t.Error("no context")
+			}
+			return c.GetString("user"), nil
+		},
 	}))(t)
 	for limits, want := range map[int64]int{2: 2, 3: 3, 0: 5} {
 		calls := 0
@@ -244,10 +227,11 @@ func TestLimiterOf(t *testing.T) {
 			t.Errorf("%d requests were admitted by a limit of %d, want %d", calls, limits, want)
 		}
 	}
-	answer := httptest.NewRecorder() // not by gin
-	limit.Wrap(http.NotFoundHandler()).ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil))
-	if answer.Code != http.StatusServiceUnavailable {
-		t.Errorf("a request that is not gin's gets %d", answer.Code)
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil) // not by gin
+	answer := httptest.NewRecorder()
+	limit.Wrap(http.NotFoundHandler()).ServeHTTP(answer, r)
+	if _, ok := ginlimit.Context(r); ok || answer.Code != http.StatusServiceUnavailable {
+		t.Errorf("a request that is not gin's gets %d, and has a context of gin's: %t", answer.Code, ok)
 	}
 }
 
