@@ -67,7 +67,7 @@ func TestTransportLateTurns(t *testing.T) {
 	rule := rules.Rule{ID: "turns", Scope: []string{rules.Global}, Limits: []stint.Limit{turns}}
 	waiting := rule
 	waiting.OnExceed, waiting.MaxWait = rules.Wait, time.Minute
-	for name, make := range map[string]func(*testing.T, stint.Store) httplimit.TransportConfig{
+	for name, configOf := range map[string]func(*testing.T, stint.Store) httplimit.TransportConfig{
 		"waits": func(t *testing.T, s stint.Store) httplimit.TransportConfig {
 			return httplimit.TransportConfig{Limiter: limiterOn(t, s, turns)}
 		},
@@ -83,7 +83,7 @@ func TestTransportLateTurns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				config := make(t, memstore.New(memstore.Config{}))
+				config := configOf(t, memstore.New(memstore.Config{}))
 				config.Base = base(fine)
 				want := httplimit.RefusedError{Host: "a.example", RetryAfter: 2 * time.Second}
 				if config.Rules != nil {
