@@ -108,7 +108,7 @@ func TestCostOfMessages(t *testing.T) {
 func TestTurns(t *testing.T) {
 	turns := stint.LeakyBucket(9, stint.Every(time.Minute))
 	rule := rules.Rule{ID: "turns", Scope: []string{rules.Global}, Limits: []stint.Limit{turns}}
-	for of, make := range map[string]func(t *testing.T) grpclimit.Config{
+	for of, configOf := range map[string]func(t *testing.T) grpclimit.Config{
 		"limit:test": func(t *testing.T) grpclimit.Config {
 			return grpclimit.Config{Limiter: limiterOn(t, memstore.New(memstore.Config{}), turns)}
 		},
@@ -118,7 +118,7 @@ func TestTurns(t *testing.T) {
 	} {
 		t.Run(of, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				config := make(t)
+				config := configOf(t)
 				var told error
 				config.Failed = func(_ context.Context, _ string, err error) { told = err }
 				limits := newServer(t, config)
