@@ -161,3 +161,33 @@ func TestTurns(t *testing.T) {
 		})
 	}
 }
+
+// A silentStream has messages at once, and sends nothing.
+type silentStream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (s silentStream) Context() context.Context { return s.ctx }
+func (silentStream) RecvMsg(any) error          { return nil }
+
+// A message is held until a leaky bucket's turn, as a call is; the start takes the first.
+func TestTurnsOfMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limits := newServer(t, grpclimit.Config{
+			Limiter:  limiterOn(t, memstore.New(memstore.Config{}), stint.LeakyBucket(9, stint.Every(time.Minute))),
+			Messages: true,
+		})
+		start := time.Now()
+		handler := func(_ any, stream grpc.ServerStream) error {
+			for turn := range 3 {
+				expectElapsed(t, start, time.Duration(turn)*time.Minute)
+				must.Do(t, stream.RecvMsg(nil))
+			}
+			return nil
+		}
+		info := &grpc.StreamServerInfo{FullMethod: echo}
+		must.Do(t, limits.StreamServerInterceptor()(nil, silentStream{ctx: t.Context()}, info, handler))
+		expectElapsed(t, start, 3*time.Minute)
+	})
+}

@@ -244,7 +244,7 @@ func TestTransportMaxWait(t *testing.T) {
 // Key says for whom a call counts, whatever its host, and Cost what it takes: 0 is nothing. Pauses are of a key.
 func TestTransportKeysAndCosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		noKey := errors.New("no account")
+		noKey, noCost := errors.New("no account"), errors.New("no cost")
 		tr := transport(t, httplimit.TransportConfig{
 			Limiter: limiter(t, stint.FixedWindow(3, time.Minute)), Refuse: true,
 			Key: func(r *http.Request) (string, error) {
@@ -253,7 +253,12 @@ func TestTransportKeysAndCosts(t *testing.T) {
 				}
 				return "", noKey
 			},
-			Cost: func(r *http.Request) (int64, error) { return int64(len(r.URL.Query().Get("cost"))), nil },
+			Cost: func(r *http.Request) (int64, error) {
+				if cost := r.URL.Query().Get("cost"); cost != "?" {
+					return int64(len(cost)), nil
+				}
+				return 0, noCost
+			},
 			Base: once(answers(429, "Retry-After: 7")),
 		})
 		must.Do(t, call(t.Context(), t, tr, "http://a.example/?key=paused&cost=x"))
@@ -279,6 +284,9 @@ func TestTransportKeysAndCosts(t *testing.T) {
 		}
 		if err := call(t.Context(), t, tr, "http://a.example/"); !errors.Is(err, noKey) {
 			t.Errorf("without a key: %v", err)
+		}
+		if err := call(t.Context(), t, tr, "http://a.example/?key=new&cost=?"); !errors.Is(err, noCost) {
+			t.Errorf("without a cost: %v", err)
 		}
 	})
 }
