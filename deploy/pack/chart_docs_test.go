@@ -3,9 +3,7 @@ package main
 import (
 	"maps"
 	"net/http"
-	"os"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,24 +11,11 @@ import (
 	core "k8s.io/api/core/v1"
 )
 
-// shown are the YAML documents of a page.
-func shown(t *testing.T, page string) (documents []string) {
-	t.Helper()
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
-		documents = append(documents, block[1])
-	}
-	return documents
-}
-
 const kubernetesPage = "../../docs/kubernetes.md"
 
 // The values of docs/kubernetes.md make what the page says, and a pod of theirs starts and is ready.
 func TestKubernetesDocs(t *testing.T) {
-	values := shown(t, kubernetesPage)[0]
+	values := shown(t, kubernetesPage, "yaml\n")[0]
 	o, kinds := rendered(t, values)
 	const want = "ConfigMap Deployment HorizontalPodAutoscaler PodDisruptionBudget Service ServiceAccount ServiceMonitor"
 	if got := strings.Join(kinds, " "); got != want {
@@ -66,30 +51,18 @@ func TestKubernetesDocs(t *testing.T) {
 		t.Error("another configuration makes no new pods")
 	}
 
-	port := freePort(t)
-	background(t, port, "redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--requirepass", "a-password-of-redis")
+	port := redis(t, "--requirepass", "a-password-of-redis")
 	secrets := map[string]string{"redis": "a-password-of-redis\n", "api": "a-token-of-the-api\n"}
-	c := pod(t, o, secrets, "redis://redis:6379", "redis://127.0.0.1:"+port)
-	c.start(t)
-	for _, p := range []*core.Probe{from.LivenessProbe, from.ReadinessProbe} {
-		if status := probe(t, c, p); status != http.StatusOK {
-			t.Errorf("%s answers %d", p.HTTPGet.Path, status)
-		}
-	}
-	if _, body, err := get("http://"+c.admin+"/api/v1/rules", ""); err != nil || !strings.Contains(body, `"id":"login"`) {
-		t.Errorf("the rules are %s, %v", body, err)
-	}
-	if _, body, err := get("http://"+c.service+"/actuator/health", ""); err != nil || strings.Contains(body, "DOWN") {
-		t.Errorf("its health: %s, %v", body, err)
-	}
-	if status, _, err := get("http://"+c.service+"/api/v1/rate-limit/check?key=ann", ""); err != nil || status != http.StatusUnauthorized {
-		t.Errorf("a key is named without a token: %d, %v", status, err)
-	}
+	c := ready(t, o, secrets, "redis://redis:6379", "redis://127.0.0.1:"+port)
+	expect(t, c.admin+"/api/v1/rules", "", http.StatusOK, `"id":"login"`)
+	c.healthy(t)
+	// A key is named without a token.
+	expect(t, c.service+"/api/v1/rate-limit/check?key=ann", "", http.StatusUnauthorized, "")
 }
 
 // With what the page shows beside these values there is a network policy for the pods, and there are ports for Envoy and for clients of Redis.
 func TestKubernetesDocsBeside(t *testing.T) {
-	documents := shown(t, kubernetesPage)
+	documents := shown(t, kubernetesPage, "yaml\n")
 	if len(documents) != 3 {
 		t.Fatalf("the page has %d documents", len(documents))
 	}

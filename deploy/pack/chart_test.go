@@ -5,7 +5,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -18,7 +17,6 @@ import (
 	"time"
 
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
-	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	apps "k8s.io/api/apps/v1"
 	autoscaling "k8s.io/api/autoscaling/v2"
@@ -75,27 +73,18 @@ type objects struct {
 	network    networking.NetworkPolicy
 }
 
-// releasedChart is the chart as it is in the release.
-func releasedChart(t *testing.T) *chart.Chart {
+// renderReleased renders the chart as it is in the release.
+func renderReleased(t *testing.T, values string) (documents map[string]string, err error) {
 	t.Helper()
-	chart, err := loader.Load(filepath.Join(released, "stint-"+version+".tgz"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return chart
+	var set map[string]any
+	do(t, yaml.Unmarshal([]byte(values), &set))
+	return render(must(loader.Load(filepath.Join(released, "stint-"+version+".tgz")))(t), set)
 }
 
 // rendered renders the chart with values, and decodes it strictly: a field that Kubernetes does not know is an error.
 func rendered(t *testing.T, values string) (o objects, kinds []string) {
 	t.Helper()
-	var set map[string]any
-	if err := yaml.Unmarshal([]byte(values), &set); err != nil {
-		t.Fatal(err)
-	}
-	documents, err := render(releasedChart(t), set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	documents := must(renderReleased(t, values))(t)
 	for name, text := range documents {
 		var head struct{ Kind string }
 		if err := yaml.Unmarshal([]byte(text), &head); err != nil {
@@ -117,10 +106,7 @@ func rendered(t *testing.T, values string) (o objects, kinds []string) {
 
 // The chart of a clone has the version of the modules.
 func TestChartVersion(t *testing.T) {
-	chart, err := loader.Load("../helm")
-	if err != nil {
-		t.Fatal(err)
-	}
+	chart := must(loader.Load("../helm"))(t)
 	if m := chart.Metadata; m.Version != version || m.AppVersion != version {
 		t.Errorf("the chart is %s for %s, want %s", m.Version, m.AppVersion, version)
 	}
@@ -202,11 +188,7 @@ func TestChartRefuses(t *testing.T) {
 		"config: {tls: {cert_file: a, key_file: b, client_ca_file: c}}":                             "config.tls.client_ca_file",
 		"env: [{name: STINT_TLS_CERT_FILE, value: /etc/stint/secrets/tls}]":                         "STINT_TLS_CERT_FILE",
 	} {
-		var set map[string]any
-		if err := yaml.Unmarshal([]byte(values), &set); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := render(releasedChart(t), set); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := renderReleased(t, values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q in it", values, err, want)
 		}
 	}
@@ -232,13 +214,7 @@ func pod(t *testing.T, o objects, secrets map[string]string, replace ...string) 
 	}
 	for _, mount := range from.VolumeMounts {
 		for name, text := range volumes[mount.Name] {
-			at := filepath.Join(root, mount.MountPath, name)
-			if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(at, []byte(text), 0o444); err != nil {
-				t.Fatal(err)
-			}
+			write(t, filepath.Join(root, mount.MountPath, name), text, 0o444)
 		}
 		delete(volumes, mount.Name)
 	}
@@ -252,20 +228,28 @@ func pod(t *testing.T, o objects, secrets map[string]string, replace ...string) 
 	return c
 }
 
+// ready starts a pod whose probes are answered.
+func ready(t *testing.T, o objects, secrets map[string]string, replace ...string) *container {
+	t.Helper()
+	c := pod(t, o, secrets, replace...)
+	c.start(t)
+	from := o.deployment.Spec.Template.Spec.Containers[0]
+	for _, p := range []*core.Probe{from.LivenessProbe, from.ReadinessProbe} {
+		if status := probe(t, c, p); status != http.StatusOK {
+			t.Errorf("%s answers %d", p.HTTPGet.Path, status)
+		}
+	}
+	return c
+}
+
 // probe asks a pod as the kubelet does: by HTTPS it believes any certificate, and has none.
 func probe(t *testing.T, c *container, probe *core.Probe) (status int) {
 	t.Helper()
 	asker := &http.Client{Timeout: client.Timeout, Transport: &http.Transport{
 		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as the kubelet does
 	}}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, strings.ToLower(string(probe.HTTPGet.Scheme))+"://"+c.service+probe.HTTPGet.Path, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	response, err := asker.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	url := strings.ToLower(string(probe.HTTPGet.Scheme)) + "://" + c.service + probe.HTTPGet.Path
+	response := must(asker.Get(url))(t) //nolint:noctx // of a test
 	_ = response.Body.Close()
 	return response.StatusCode
 }
@@ -278,20 +262,14 @@ func shouldRateLimit(t *testing.T, c *container, domain, key, value string) byte
 	}
 	message := field(1, domain) + field(2, field(1, field(1, key)+field(2, value)))
 	body := string([]byte{0, 0, 0, 0, byte(len(message))}) + message
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost,
-		"http://"+c.grpc+"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must(http.NewRequestWithContext(t.Context(), http.MethodPost,
+		"http://"+c.grpc+"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", strings.NewReader(body)))(t)
 	request.Header.Set("Content-Type", "application/grpc")
 	request.Header.Set("Te", "trailers")
 	transport := &http.Transport{Protocols: new(http.Protocols)}
 	transport.Protocols.SetUnencryptedHTTP2(true)
 	defer transport.CloseIdleConnections()
-	response, err := (&http.Client{Timeout: client.Timeout, Transport: transport}).Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must((&http.Client{Timeout: client.Timeout, Transport: transport}).Do(request))(t)
 	answer, err := io.ReadAll(response.Body)
 	if _ = response.Body.Close(); err != nil || len(answer) < 7 || answer[5] != 1<<3 {
 		t.Fatalf("Envoy is answered %q, %v, %v, %v", answer, err, response.Header, response.Trailer)
@@ -301,39 +279,25 @@ func shouldRateLimit(t *testing.T, c *container, domain, key, value string) byte
 
 // A pod with each set of values starts, as its user, with its files, and its probes are answered.
 func TestPods(t *testing.T) {
-	port := freePort(t)
-	background(t, port, "redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--requirepass", "a-password-of-redis")
-	open := freePort(t)
-	background(t, open, "redis-server", "--bind", "127.0.0.1", "--port", open, "--save", "")
+	port, open := redis(t, "--requirepass", "a-password-of-redis"), redis(t)
 	secrets := map[string]string{"redis": "a-password-of-redis\n", "admin": "a-token-of-the-admin write somebody\n", "api": "a-token-of-the-api\n"}
 	for name, values := range sets {
-		o, _ := rendered(t, values)
-		to := map[string]string{"shared": open, "all": port}[name]
-		c := pod(t, o, secrets, "redis://redis:6379", "redis://127.0.0.1:"+to)
-		c.start(t)
-		from := o.deployment.Spec.Template.Spec.Containers[0]
-		for _, p := range []*core.Probe{from.LivenessProbe, from.ReadinessProbe} {
-			if status := probe(t, c, p); status != http.StatusOK {
-				t.Errorf("%s: %s answers %d", name, p.HTTPGet.Path, status)
-			}
-		}
-		c.answers(t)
-		if name == "all" {
-			if status, _, err := get("http://"+c.admin+"/api/v1/rules", ""); err != nil || status != http.StatusUnauthorized {
-				t.Errorf("without a token the rules are %d, %v", status, err)
-			}
-			if status, body, err := get("http://"+c.admin+"/api/v1/rules", "a-token-of-the-admin"); err != nil || status != http.StatusOK {
-				t.Errorf("with a token the rules are %d, %s, %v", status, body, err)
-			}
-			for i := range 4 {
-				if code, want := shouldRateLimit(t, c, "web", "plan", "free"), []byte{1, 1, 1, 2}[i]; code != want {
-					t.Errorf("Envoy's question %d is answered %d, want %d", i, code, want)
+		t.Run(name, func(t *testing.T) {
+			o, _ := rendered(t, values)
+			to := map[string]string{"shared": open, "all": port}[name]
+			c := ready(t, o, secrets, "redis://redis:6379", "redis://127.0.0.1:"+to)
+			c.answers(t)
+			if name == "all" {
+				expect(t, c.admin+"/api/v1/rules", "", http.StatusUnauthorized, "")
+				expect(t, c.admin+"/api/v1/rules", "a-token-of-the-admin", http.StatusOK, "")
+				for i := range 4 {
+					if code, want := shouldRateLimit(t, c, "web", "plan", "free"), []byte{1, 1, 1, 2}[i]; code != want {
+						t.Errorf("Envoy's question %d is answered %d, want %d", i, code, want)
+					}
 				}
+				c.healthy(t)
 			}
-			if _, body, err := get("http://"+c.service+"/actuator/health", ""); err != nil || strings.Contains(body, "DOWN") {
-				t.Errorf("its health: %s, %v", body, err)
-			}
-		}
+		})
 	}
 }
 
@@ -341,8 +305,7 @@ func TestPods(t *testing.T) {
 // that a while later, were answered until then. Of all that were decided, no more and no fewer are admitted than the
 // limit says.
 func TestPodsAreReplaced(t *testing.T) {
-	port := freePort(t)
-	background(t, port, "redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "")
+	port := redis(t)
 	o, _ := rendered(t, `
 replicaCount: 2
 config:
@@ -407,18 +370,23 @@ config:
 	}
 }
 
+// shown are the blocks of code of a page that begin with a pattern, in a language.
+func shown(t *testing.T, page, pattern string) (blocks []string) {
+	t.Helper()
+	for _, block := range regexp.MustCompile("(?s)```("+pattern+".*?)```").FindAllStringSubmatch(read(t, page), -1) {
+		_, text, _ := strings.Cut(block[1], "\n")
+		blocks = append(blocks, text)
+	}
+	if blocks == nil {
+		t.Fatalf("%s has no %s", page, pattern)
+	}
+	return blocks
+}
+
 // found is the block of docs/monitor.md that begins with a pattern.
 func found(t *testing.T, pattern string) string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/monitor.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	block := regexp.MustCompile("(?s)```(?:yaml|sh)\n(" + pattern + ".*?)```").FindSubmatch(page)
-	if block == nil {
-		t.Fatalf("the page has no %s", pattern)
-	}
-	return string(block[1])
+	return shown(t, "../../docs/monitor.md", "(?:yaml|sh)\n"+pattern)[0]
 }
 
 // The values and the command of docs/monitor.md make what the Prometheus operator knows: a monitor of the pods, and the repository's rules
@@ -437,10 +405,7 @@ func TestMonitorPage(t *testing.T) {
 
 	command := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", "kubectl() { cat; }\n"+found(t, "for file in"))
 	command.Dir = "../.."
-	text, err := command.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must(command.Output())(t)
 	names := map[string]int{}
 	for document := range strings.SplitSeq(string(text), "\n---\n") {
 		if strings.TrimSpace(document) == "" {

@@ -20,21 +20,12 @@ import (
 // certificate makes one that signs itself, for a name, and its key.
 func certificate(t *testing.T, name string) (certificate, key string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	from := &x509.Certificate{
 		SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 	}
-	der, err := x509.CreateCertificate(rand.Reader, from, from, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := must(x509.CreateCertificate(rand.Reader, from, from, &private.PublicKey, private))(t)
+	secret := must(x509.MarshalPKCS8PrivateKey(private))(t)
 	text := func(kind string, der []byte) string {
 		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 	}
@@ -46,15 +37,8 @@ func certificate(t *testing.T, name string) (certificate, key string) {
 func TestPodWithTLS(t *testing.T) {
 	values := found(t, "# my-values.yaml, with TLS")
 	o, _ := rendered(t, values)
-	from := o.deployment.Spec.Template.Spec.Containers[0]
 	certificate, key := certificate(t, "stint.stint.svc")
-	c := pod(t, o, map[string]string{"tls.crt": certificate, "tls.key": key})
-	c.start(t)
-	for _, p := range []*core.Probe{from.LivenessProbe, from.ReadinessProbe} {
-		if status := probe(t, c, p); status != http.StatusOK {
-			t.Errorf("%s answers %d", p.HTTPGet.Path, status)
-		}
-	}
+	c := ready(t, o, map[string]string{"tls.crt": certificate, "tls.key": key})
 
 	endpoint := o.monitor.Spec.Endpoints[0]
 	if endpoint.TLSConfig == nil || endpoint.TLSConfig.ServerName == nil || endpoint.TLSConfig.CA.Secret == nil || endpoint.TLSConfig.CA.Secret.Key != "tls.crt" {
@@ -66,15 +50,8 @@ func TestPodWithTLS(t *testing.T) {
 		DisableKeepAlives: true,
 		TLSClientConfig:   &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authorities, ServerName: *endpoint.TLSConfig.ServerName},
 	}}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+c.service+endpoint.Path, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.URL.Scheme = strings.ToLower(string(*endpoint.Scheme))
-	response, err := prometheus.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	url := strings.ToLower(string(*endpoint.Scheme)) + "://" + c.service + endpoint.Path
+	response := must(prometheus.Get(url))(t) //nolint:noctx // of a test
 	text, err := io.ReadAll(response.Body)
 	if _ = response.Body.Close(); err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(text), "rate_limiter_") {
 		t.Errorf("the metrics are %d %.200s, %v", response.StatusCode, text, err)

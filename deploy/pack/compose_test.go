@@ -17,14 +17,8 @@ import (
 // project is the compose file, as Docker reads it.
 func project(t *testing.T) *types.Project {
 	t.Helper()
-	options, err := cli.NewProjectOptions([]string{"../compose/compose.yaml"}, cli.WithResolvedPaths(true))
-	if err != nil {
-		t.Fatal(err)
-	}
-	project, err := options.LoadProject(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	options := must(cli.NewProjectOptions([]string{"../compose/compose.yaml"}, cli.WithResolvedPaths(true)))(t)
+	project := must(options.LoadProject(context.Background()))(t)
 	return project
 }
 
@@ -69,7 +63,8 @@ func TestCompose(t *testing.T) {
 	}
 
 	redis, application, front := freePort(t), freePort(t), freePort(t)
-	background(t, redis, "redis-server", mounted(t, project, "redis", "/etc/redis/redis.conf"), "--bind", "127.0.0.1", "--port", redis, "--dir", t.TempDir())
+	background(t, redis, "redis-server", mounted(t, project, "redis", "/etc/redis/redis.conf"),
+		"--bind", "127.0.0.1", "--port", redis, "--dir", t.TempDir())
 
 	// stint, in the image, with the files that are mounted.
 	root, config, _ := unpack(t)
@@ -77,54 +72,29 @@ func TestCompose(t *testing.T) {
 	nginx := project.Services["nginx"].Networks["default"].Ipv4Address
 	replace := strings.NewReplacer("redis:6379", "127.0.0.1:"+redis, nginx+"/32", "127.0.0.1/32")
 	for _, path := range []string{"/etc/stint/stint.yaml", "/etc/stint/rules/rules.yaml", "/etc/stint/admin-tokens"} {
-		text := []byte("a-token-of-an-operator\n")
+		text := "a-token-of-an-operator\n"
 		if !strings.HasSuffix(path, "tokens") {
-			var err error
-			if text, err = os.ReadFile(mounted(t, project, "stint", path)); err != nil {
-				t.Fatal(err)
-			}
+			text = read(t, mounted(t, project, "stint", path))
 		}
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, path)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(root, path), []byte(replace.Replace(string(text))), 0o444); err != nil {
-			t.Fatal(err)
-		}
+		write(t, filepath.Join(root, path), replace.Replace(text), 0o444)
 	}
 	c := &container{root: root, args: slices.Concat(config.Config.Entrypoint, service.Command), user: 65532}
 	c.start(t)
-	if status, _, err := get("http://"+c.admin+"/api/v1/rules", "a-token-of-an-operator"); err != nil || status != http.StatusOK {
-		t.Errorf("the rules: %d, %v", status, err)
-	}
+	expect(t, c.admin+"/api/v1/rules", "a-token-of-an-operator", http.StatusOK, "")
 
 	// An application, and nginx in front of it.
 	background(t, application, "python3", "-m", "http.server", "--bind", "127.0.0.1", "--directory", t.TempDir(), application)
 	prefix := t.TempDir()
-	if err := os.Chmod(prefix, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	do(t, os.Chmod(prefix, 0o755))
 	replace = strings.NewReplacer("application:80", "127.0.0.1:"+application, "stint:8080", c.service, "listen 8088", "listen 127.0.0.1:"+front)
 	for _, name := range []string{"nginx.conf", "listen.conf", "upstreams.conf"} {
-		text, err := os.ReadFile(mounted(t, project, "nginx", "/etc/nginx/"+name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(prefix, name), []byte(replace.Replace(string(text))), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		write(t, filepath.Join(prefix, name), replace.Replace(read(t, mounted(t, project, "nginx", "/etc/nginx/"+name))), 0o644)
 	}
 	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin")
 	background(t, front, "nginx", "-e", "stderr", "-p", prefix, "-c", "nginx.conf", "-g", "daemon off;")
 	var statuses []int
 	for range 7 {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:"+front+"/login", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must(client.Post("http://127.0.0.1:"+front+"/login", "", http.NoBody))(t) //nolint:noctx // of a test
 		_, _ = io.Copy(io.Discard, response.Body)
 		_ = response.Body.Close()
 		statuses = append(statuses, response.StatusCode)
@@ -137,14 +107,8 @@ func TestCompose(t *testing.T) {
 	// Prometheus takes its configuration, with the rules and the alerts.
 	monitored := t.TempDir()
 	for _, name := range []string{"prometheus.yml", "rules.yaml", "alerts.yaml", "slo.yaml"} {
-		text, err := os.ReadFile(mounted(t, project, "prometheus", "/etc/prometheus/"+name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		text = []byte(strings.ReplaceAll(string(text), "/etc/prometheus/", monitored+"/"))
-		if err := os.WriteFile(filepath.Join(monitored, name), text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		text := read(t, mounted(t, project, "prometheus", "/etc/prometheus/"+name))
+		write(t, filepath.Join(monitored, name), strings.ReplaceAll(text, "/etc/prometheus/", monitored+"/"), 0o644)
 	}
 	output(t, "promtool", "check", "config", filepath.Join(monitored, "prometheus.yml"))
 }

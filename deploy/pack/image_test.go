@@ -26,26 +26,18 @@ import (
 // unpack unpacks the released image into a root of its own.
 func unpack(t *testing.T) (root string, config *v1.ConfigFile, headers map[string]*tar.Header) {
 	t.Helper()
-	image, err := tarball.ImageFromPath(file(".image.tar"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if config, err = image.ConfigFile(); err != nil {
-		t.Fatal(err)
-	}
+	image := must(tarball.ImageFromPath(file(".image.tar"), nil))(t)
+	config = must(image.ConfigFile())(t)
 	files := mutate.Extract(image)
 	defer func() { _ = files.Close() }()
 	root, headers = t.TempDir(), map[string]*tar.Header{}
-	if err := os.Chmod(root, 0o755); err != nil { // as an engine has it
-		t.Fatal(err)
-	}
+	do(t, os.Chmod(root, 0o755)) // as an engine has it
 	for archive := tar.NewReader(files); ; {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			return root, config, headers
-		} else if err != nil {
-			t.Fatal(err)
 		}
+		do(t, err)
 		headers[strings.TrimSuffix(header.Name, "/")] = header
 		at := filepath.Join(root, header.Name)
 		switch header.Typeflag {
@@ -61,22 +53,17 @@ func unpack(t *testing.T) (root string, config *v1.ConfigFile, headers map[strin
 		default:
 			t.Errorf("%s is of type %q", header.Name, header.Typeflag)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		do(t, err)
 	}
 }
 
 // The image is what the Dockerfile says, instruction by instruction, read here by the eye of an expression.
 func TestImageFollowsTheDockerfile(t *testing.T) {
-	text, err := os.ReadFile("../Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := read(t, "../Dockerfile")
 	_, config, _ := unpack(t)
 	labels := config.Config.Labels
 	said := map[string]string{}
-	for _, line := range regexp.MustCompile(`(?m)^([A-Z]+) (.*)$`).FindAllStringSubmatch(strings.ReplaceAll(string(text), "\\\n", " "), -1) {
+	for _, line := range regexp.MustCompile(`(?m)^([A-Z]+) (.*)$`).FindAllStringSubmatch(strings.ReplaceAll(text, "\\\n", " "), -1) {
 		said[line[1]] = line[2]
 	}
 	quote := func(words []string) string { return `["` + strings.Join(words, `", "`) + `"]` }
@@ -132,22 +119,11 @@ func TestPush(t *testing.T) {
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
 	to := strings.TrimPrefix(server.URL, "http://") + "/stint"
-	if err := run([]string{"push", "v" + version, released, to}); err != nil {
-		t.Fatal(err)
-	}
-	reference, err := name.ParseReference(to + ":" + version)
-	if err != nil {
-		t.Fatal(err)
-	}
-	image, err := remote.Image(reference, remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := image.ConfigName()
-	local, localErr := tarball.ImageFromPath(file(".image.tar"), nil)
-	if err != nil || localErr != nil {
-		t.Fatal(err, localErr)
-	}
+	do(t, run([]string{"push", "v" + version, released, to}))
+	reference := must(name.ParseReference(to + ":" + version))(t)
+	image := must(remote.Image(reference, remote.WithPlatform(v1.Platform{OS: "linux", Architecture: runtime.GOARCH})))(t)
+	got := must(image.ConfigName())(t)
+	local := must(tarball.ImageFromPath(file(".image.tar"), nil))(t)
 	if want, err := local.ConfigName(); err != nil || got != want {
 		t.Errorf("the registry has %v, want %v, %v", got, want, err)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"io/fs"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,32 +21,21 @@ func debianRoot(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
 	for _, folder := range []string{"bin", "etc", "tmp", "var/lib/dpkg/info", "var/lib/dpkg/updates", "var/log"} {
-		if err := os.MkdirAll(filepath.Join(root, folder), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		do(t, os.MkdirAll(filepath.Join(root, folder), 0o755))
 	}
 	for _, name := range []string{"var/lib/dpkg/status", "etc/hostname"} {
-		if err := os.WriteFile(filepath.Join(root, name), nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		write(t, filepath.Join(root, name), "", 0o644)
 	}
-	if err := os.Chmod(root, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	do(t, os.Chmod(root, 0o755))
 	for _, program := range []string{"sh", "rm"} {
-		at, err := exec.LookPath(program)
-		if err != nil {
-			t.Fatal(err)
-		}
+		at := must(exec.LookPath(program))(t)
 		needs := regexp.MustCompile(`(?m)(/\S+) \(`).FindAllStringSubmatch(output(t, "ldd", at), -1)
 		for _, file := range append(needs, []string{"", at}) {
 			to := filepath.Join(root, file[1])
 			if file[1] == at {
 				to = filepath.Join(root, "bin", program)
 			}
-			if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-				t.Fatal(err)
-			}
+			do(t, os.MkdirAll(filepath.Dir(to), 0o755))
 			output(t, "cp", "-L", file[1], to)
 		}
 	}
@@ -55,27 +45,21 @@ func debianRoot(t *testing.T) string {
 // files lists what is below a folder, without dpkg's own notes.
 func files(t *testing.T, root string) (names []string) {
 	t.Helper()
-	err := filepath.WalkDir(root, func(name string, _ fs.DirEntry, err error) error {
+	do(t, filepath.WalkDir(root, func(name string, _ fs.DirEntry, err error) error {
 		if relative, _ := filepath.Rel(root, name); !strings.HasPrefix(relative, "var/") {
 			names = append(names, relative)
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return names
 }
 
 // unit reads the settings of a unit.
 func unit(t *testing.T, root string) map[string][]string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "usr/lib/systemd/system/stint.service"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := read(t, filepath.Join(root, "usr/lib/systemd/system/stint.service"))
 	settings := map[string][]string{}
-	for _, line := range regexp.MustCompile(`(?m)^(\w+)=(.*)$`).FindAllStringSubmatch(string(text), -1) {
+	for _, line := range regexp.MustCompile(`(?m)^(\w+)=(.*)$`).FindAllStringSubmatch(text, -1) {
 		settings[line[1]] = append(settings[line[1]], line[2])
 	}
 	return settings
@@ -85,10 +69,7 @@ func unit(t *testing.T, root string) map[string][]string {
 func installed(t *testing.T, root string) (c *container, grace time.Duration) {
 	t.Helper()
 	settings := unit(t, root)
-	seconds, err := strconv.Atoi(settings["TimeoutStopSec"][0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	seconds := must(strconv.Atoi(settings["TimeoutStopSec"][0]))(t)
 	return &container{root: root, args: strings.Fields(settings["ExecStart"][0]), user: 61184}, time.Duration(seconds) * time.Second
 }
 
@@ -100,9 +81,7 @@ func repack(t *testing.T, version string) string {
 	output(t, "../../scripts/image", filepath.Join(source, "stint"), filepath.Join(source, "linux_"+runtime.GOARCH))
 	output(t, "../../scripts/share", filepath.Join(source, "stint"), source)
 	b := build{version: version, deploy: "..", source: source, out: out, time: time.Unix(1_800_000_000, 0)}
-	if err := b.linuxPackage("deb", filepath.Join(source, "linux_"+runtime.GOARCH), runtime.GOARCH); err != nil {
-		t.Fatal(err)
-	}
+	do(t, b.linuxPackage("deb", filepath.Join(source, "linux_"+runtime.GOARCH), runtime.GOARCH))
 	return filepath.Join(out, "stint_"+version+"_linux_"+runtime.GOARCH+".deb")
 }
 
@@ -128,18 +107,14 @@ func TestDebian(t *testing.T) {
 
 	config := filepath.Join(root, "etc/stint/stint.yaml")
 	changed := "rules: [{id: everything, scope: global, limits: [{algorithm: fixed_window, limit: 7, window: 1h}]}]\napi: {open: true}\n"
-	if err := os.WriteFile(config, []byte(changed), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, config, changed, 0o644)
 	dpkg("--install", file(".deb"))
 	if text, err := os.ReadFile(config); err != nil || string(text) != changed {
 		t.Errorf("after the upgrade the configuration is %q, %v", text, err)
 	}
 	c, grace = installed(t, root)
 	c.start(t)
-	if _, body, err := get("http://"+c.admin+"/api/v1/rules", ""); err != nil || !strings.Contains(body, `"everything"`) {
-		t.Errorf("after the upgrade it has the rules %s, %v", body, err)
-	}
+	expect(t, c.admin+"/api/v1/rules", "", http.StatusOK, `"everything"`)
 	c.answers(t)
 	c.stop(t, grace)
 
@@ -160,9 +135,7 @@ func TestDebian(t *testing.T) {
 func TestUnit(t *testing.T) {
 	root := debianRoot(t)
 	output(t, "dpkg-deb", "--extract", file(".deb"), root)
-	if err := os.MkdirAll(filepath.Join(root, "etc/systemd/system"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	do(t, os.MkdirAll(filepath.Join(root, "etc/systemd/system"), 0o755))
 	// Targets that the unit names are the distribution's.
 	output(t, "sh", "-c", "cp /usr/lib/systemd/system/*.target /usr/lib/systemd/system/*.mount /usr/lib/systemd/system/*.slice "+root+"/usr/lib/systemd/system/ 2>/dev/null || true")
 	for _, page := range []string{"stint", "stint-serve"} {
@@ -202,11 +175,8 @@ func TestRPM(t *testing.T) {
 	}
 	scripts := map[string]string{"postinstall.sh": "%{POSTIN}", "preremove.sh": "%{PREUN}", "postremove.sh": "%{POSTUN}"}
 	for name, tag := range scripts {
-		text, err := os.ReadFile(filepath.Join("../packages", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if said := ask(tag); strings.TrimSpace(said) != strings.TrimSpace(string(text)) {
+		text := read(t, filepath.Join("../packages", name))
+		if said := ask(tag); strings.TrimSpace(said) != strings.TrimSpace(text) {
 			t.Errorf("%s is\n%s\nwant\n%s", tag, said, text)
 		}
 	}
@@ -217,9 +187,7 @@ func TestRPM(t *testing.T) {
 func TestScripts(t *testing.T) {
 	bin := t.TempDir()
 	calls := filepath.Join(bin, "calls")
-	if err := os.WriteFile(filepath.Join(bin, "systemctl"), []byte("#!/bin/sh\necho \"$@\" >>"+calls+"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	write(t, filepath.Join(bin, "systemctl"), "#!/bin/sh\necho \"$@\" >>"+calls+"\n", 0o755)
 	for _, test := range []struct{ script, args, want string }{
 		{"postinstall.sh", "configure", "preset daemon-reload is-enabled start"},
 		{"postinstall.sh", "configure 0.0.9", "daemon-reload try-restart"},
@@ -233,12 +201,8 @@ func TestScripts(t *testing.T) {
 		{"postremove.sh", "remove", "daemon-reload"},
 		{"postremove.sh", "1", "daemon-reload"},
 	} {
-		text, err := os.ReadFile(filepath.Join("../packages", test.script))
-		if err != nil {
-			t.Fatal(err)
-		}
 		// As where systemd runs.
-		script := strings.ReplaceAll(string(text), "/run/systemd/system", bin)
+		script := strings.ReplaceAll(read(t, filepath.Join("../packages", test.script)), "/run/systemd/system", bin)
 		_ = os.Remove(calls)
 		command := exec.CommandContext(t.Context(), "sh", append([]string{"-c", script, test.script}, strings.Fields(test.args)...)...)
 		command.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))

@@ -51,6 +51,35 @@ func testMain(m *testing.M) int {
 	return m.Run()
 }
 
+// do ends the test at an error of a step that it only stands on.
+func do(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must is do for steps with a value.
+func must[V any](value V, err error) func(*testing.T) V {
+	return func(t *testing.T) V {
+		t.Helper()
+		do(t, err)
+		return value
+	}
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	return string(must(os.ReadFile(name))(t))
+}
+
+// write writes a file, and makes its folder.
+func write(t *testing.T, name, text string, mode os.FileMode) {
+	t.Helper()
+	do(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	do(t, os.WriteFile(name, []byte(text), mode))
+}
+
 // file is the one of the release for this platform with an ending, such as .deb.
 func file(ending string) string {
 	return filepath.Join(released, "stint_"+version+"_linux_"+runtime.GOARCH+ending)
@@ -100,13 +129,8 @@ func (c *container) start(t *testing.T) {
 	c.command.SysProcAttr = &syscall.SysProcAttr{
 		Chroot: c.root, Credential: &syscall.Credential{Uid: c.user, Gid: c.user}, Pdeathsig: syscall.SIGKILL,
 	}
-	stderr, err := c.command.StderrPipe()
-	if err == nil {
-		err = c.command.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	stderr := must(c.command.StderrPipe())(t)
+	do(t, c.command.Start())
 	lines := bufio.NewScanner(stderr)
 	missing := func() bool { return c.service == "" || c.admin == "" || c.grpc == "" && asks["--grpc-listen="] }
 	for missing() && lines.Scan() {
@@ -136,9 +160,7 @@ func (c *container) start(t *testing.T) {
 // stop sends the signal with which it is told to end, and sees that it ends by itself within the grace it is given.
 func (c *container) stop(t *testing.T, grace time.Duration) {
 	t.Helper()
-	if err := c.command.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	do(t, c.command.Process.Signal(syscall.SIGTERM))
 	select {
 	case <-c.ended:
 	case <-time.After(grace):
@@ -169,28 +191,47 @@ func get(url, token string) (status int, body string, err error) {
 	return response.StatusCode, string(text), errors.Join(err, response.Body.Close())
 }
 
+// expect gets a page that has a status, and a text in it.
+func expect(t *testing.T, page, token string, status int, text string) {
+	t.Helper()
+	if got, body, err := get("http://"+page, token); err != nil || got != status || !strings.Contains(body, text) {
+		t.Errorf("%s with token %q answers %d %s, %v; want %d and %s", page, token, got, body, err, status, text)
+	}
+}
+
+// healthy sees that nothing that it depends on is down.
+func (c *container) healthy(t *testing.T) {
+	t.Helper()
+	if _, body, err := get("http://"+c.service+"/actuator/health", ""); err != nil || strings.Contains(body, "DOWN") {
+		t.Errorf("its health: %s, %v", body, err)
+	}
+}
+
 // answers sees that it decides, by its clients' addresses, and shows the dashboard.
 func (c *container) answers(t *testing.T) {
 	t.Helper()
 	for url, want := range map[string]string{
-		"http://" + c.service + "/api/v1/rate-limit/check": `"allowed":true`,
-		"http://" + c.admin + "/":                          `<script type="module"`,
+		c.service + "/api/v1/rate-limit/check": `"allowed":true`,
+		c.admin + "/":                          `<script type="module"`,
 	} {
-		if status, body, err := get(url, ""); err != nil || status != http.StatusOK || !strings.Contains(body, want) {
-			t.Errorf("%s answers %d %s, %v; want %s", url, status, body, err, want)
-		}
+		expect(t, url, "", http.StatusOK, want)
 	}
 }
 
 // freePort is a port on which nobody listens.
 func freePort(t *testing.T) string {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	defer func() { _ = listener.Close() }()
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	return port
+}
+
+// redis starts a Redis on a free port.
+func redis(t *testing.T, args ...string) (port string) {
+	t.Helper()
+	port = freePort(t)
+	background(t, port, "redis-server", append([]string{"--bind", "127.0.0.1", "--port", port, "--save", ""}, args...)...)
 	return port
 }
 
