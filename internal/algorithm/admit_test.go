@@ -5,7 +5,6 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
-	"github.com/stint-go/stint/internal/notation"
 )
 
 // Admit is so many takes, one after another: as many are admitted, and the same state
@@ -14,17 +13,16 @@ func TestAdmit(t *testing.T) { eachOfFixedSize(t, testAdmit) }
 
 // eachOfFixedSize runs a test for each algorithm, except the log, whose state has no fixed size.
 func eachOfFixedSize(t *testing.T, test func(*testing.T, stint.Algorithm)) {
-	for _, a := range notation.Algorithms() {
+	eachAlgorithm(t, func(t *testing.T, a stint.Algorithm) {
 		if a != stint.AlgorithmSlidingWindowLog {
-			t.Run(a.String(), func(t *testing.T) { test(t, a) })
+			test(t, a)
 		}
-	}
+	})
 }
 
 func testAdmit(t *testing.T, a stint.Algorithm) {
-	t.Parallel()
 	g := newGenerator(a)
-	for done := 0; done < randomSteps(testing.Short())/5; {
+	for done := 0; done < randomSteps()/5; {
 		limit := g.limit()
 		m := algorithm.NewMachine(limit)
 		var state algorithm.State
@@ -44,10 +42,7 @@ func testAdmit(t *testing.T, a stint.Algorithm) {
 				t.Fatalf("seed %d, %+v at %d: %d of %d times %d were admitted, want %d; left %+v, want %+v",
 					*seed, limit, now, got, k, n, admitted, state.Numbers, one.Numbers)
 			}
-			last = result{remaining: out.Remaining, retry: out.RetryAfter.Microseconds(), reset: out.ResetAfter.Microseconds()}
-			if out.RetryAfter == stint.Never {
-				last.retry = never
-			}
+			last = resultOf(out)
 			done++
 		}
 	}

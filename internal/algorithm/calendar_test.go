@@ -9,6 +9,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/oracle"
 )
 
 // zones has those with the oddest changes of the offset: by half an hour, at
@@ -43,21 +44,27 @@ func TestCalendarWindows(t *testing.T) {
 		{"Europe/Berlin", minute, "2026-10-25T01:30:30", "2026-10-25T01:30:00", "2026-10-25T01:31:00"},
 		{"Europe/Berlin", week, "2026-03-29T21:59:59", "2026-03-22T23:00:00", "2026-03-29T22:00:00"},
 		{"Europe/Berlin", week, "2026-03-29T22:00:00", "2026-03-29T22:00:00", "2026-04-05T22:00:00"},
+		{"Europe/Berlin", day, "2026-10-25T12:00:00", "2026-10-24T22:00:00", "2026-10-25T23:00:00"},
+		{"Europe/Berlin", year, "2026-12-31T22:59:59", "2025-12-31T23:00:00", "2026-12-31T23:00:00"},
+		{"Europe/Berlin", year, "2026-12-31T23:00:00", "2026-12-31T23:00:00", "2027-12-31T23:00:00"},
 		{"Europe/Berlin", month, "2026-10-31T22:59:59", "2026-09-30T22:00:00", "2026-10-31T23:00:00"},
 
 		{"America/New_York", day, "2026-03-08T12:00:00", "2026-03-08T05:00:00", "2026-03-09T04:00:00"},
 		{"America/New_York", hour, "2026-03-08T07:10:00", "2026-03-08T07:00:00", "2026-03-08T08:00:00"},
 		{"America/New_York", day, "2026-11-01T12:00:00", "2026-11-01T04:00:00", "2026-11-02T05:00:00"},
 		{"America/New_York", hour, "2026-11-01T06:10:00", "2026-11-01T05:00:00", "2026-11-01T07:00:00"},
+		{"America/New_York", month, "2026-03-31T12:00:00", "2026-03-01T05:00:00", "2026-04-01T04:00:00"},
 		{"America/New_York", year, "2028-07-01T00:00:00", "2028-01-01T05:00:00", "2029-01-01T05:00:00"},
 
 		// Half an hour: at 2:00 the clock goes back to 1:30, or on to 2:30.
 		{"Australia/Lord_Howe", hour, "2026-04-04T15:10:00", "2026-04-04T14:00:00", "2026-04-04T15:30:00"},
+		{"Australia/Lord_Howe", hour, "2026-04-04T15:30:00", "2026-04-04T15:30:00", "2026-04-04T16:30:00"},
 		{"Australia/Lord_Howe", hour, "2026-10-03T15:45:00", "2026-10-03T15:30:00", "2026-10-03T16:00:00"},
 		{"Australia/Lord_Howe", hour, "2026-10-03T15:29:59", "2026-10-03T14:30:00", "2026-10-03T15:30:00"},
 
 		// At midnight on to 1:00: the day starts at 1:00.
 		{"America/Havana", day, "2025-03-09T12:00:00", "2025-03-09T05:00:00", "2025-03-10T04:00:00"},
+		{"America/Havana", hour, "2026-03-08T04:59:59", "2026-03-08T04:00:00", "2026-03-08T05:00:00"},
 		{"America/Sao_Paulo", day, "2018-11-04T12:00:00", "2018-11-04T03:00:00", "2018-11-05T02:00:00"},
 		// At 1:00 back to midnight, of the same day.
 		{"America/Havana", day, "2025-11-02T05:00:00", "2025-11-02T04:00:00", "2025-11-03T05:00:00"},
@@ -78,6 +85,8 @@ func TestCalendarWindows(t *testing.T) {
 		{"Asia/Kathmandu", hour, "2026-01-01T00:00:00", "2025-12-31T23:15:00", "2026-01-01T00:15:00"},
 		{"Asia/Kathmandu", day, "2026-01-01T18:14:59", "2025-12-31T18:15:00", "2026-01-01T18:15:00"},
 
+		{"", minute, "2026-05-05T10:20:30", "2026-05-05T10:20:00", "2026-05-05T10:21:00"},
+		{"", week, "2026-05-03T10:20:30", "2026-04-27T00:00:00", "2026-05-04T00:00:00"},
 		{"", week, "2026-01-01T00:00:00", "2025-12-29T00:00:00", "2026-01-05T00:00:00"},
 		{"", month, "2028-02-29T00:00:00", "2028-02-01T00:00:00", "2028-03-01T00:00:00"},
 		{"", month, "2100-02-28T00:00:00", "2100-02-01T00:00:00", "2100-03-01T00:00:00"},
@@ -86,14 +95,24 @@ func TestCalendarWindows(t *testing.T) {
 		{"Europe/Berlin", day, "2076-12-31T12:00:00", "2076-12-30T23:00:00", "2076-12-31T23:00:00"},
 		{"Europe/Berlin", year, "2076-12-31T12:00:00", "2075-12-31T23:00:00", "2076-12-31T23:00:00"},
 	} {
-		start, end := newCalendarWindow(c.unit, c.zone).Window(instant(t, c.at))
-		if want := instant(t, c.start); start != want {
-			t.Errorf("the %v of %s in %q starts at %v, want %v", c.unit, c.at, c.zone, start.Time(), want.Time())
+		at, start, end := instant(t, c.at), instant(t, c.start), instant(t, c.end)
+		if s, e := newCalendarWindow(c.unit, c.zone).Window(at); s != start || e != end {
+			t.Errorf("the %v of %s in %q is %v to %v, want %s to %s", c.unit, c.at, c.zone, s.Time(), e.Time(), c.start, c.end)
 		}
-		if want := instant(t, c.end); end != want {
-			t.Errorf("the %v of %s in %q ends at %v, want %v", c.unit, c.at, c.zone, end.Time(), want.Time())
+		for when, want := range map[stint.Instant]stint.Instant{at: end, start: end, end - 1: end, start - 1: start} {
+			if got := modelledEnd(t, c.unit, c.zone, when); got != want {
+				t.Errorf("to the model the %v of %v in %q ends at %v, want %v", c.unit, when, c.zone, got, want)
+			}
 		}
 	}
+}
+
+// modelledEnd is when a window ends for the exact model.
+func modelledEnd(t *testing.T, unit stint.Calendar, zone string, at stint.Instant) stint.Instant {
+	t.Helper()
+	policy := must.Get(stint.NewPolicy("", stint.CalendarWindow(1, unit, zone)))(t)
+	d := oracle.New(0).Decide(stint.Op{Claim: stint.Claim{Key: "k", Policy: policy, Permits: 1}}, at).Decision
+	return at.Add(d.ResetAfter)
 }
 
 func instant(t *testing.T, text string) stint.Instant {

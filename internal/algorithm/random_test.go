@@ -24,64 +24,62 @@ func newGenerator(a stint.Algorithm) generator {
 const runSteps = 48
 
 // randomSteps is how many steps are drawn for each algorithm: all of them, or few under the race detector.
-func randomSteps(short bool) int {
-	if short {
+func randomSteps() int {
+	if testing.Short() {
 		return 2500
 	}
 	return 100_000
 }
 
-// Go and Lua give the same decision for the same trace, and leave the same state
-// (docs/internals/semantics.md, its first paragraph).
-func TestTwins(t *testing.T) {
+// eachAlgorithm runs a test for each.
+func eachAlgorithm(t *testing.T, test func(*testing.T, stint.Algorithm)) {
 	for _, a := range notation.Algorithms() {
 		t.Run(a.String(), func(t *testing.T) {
 			t.Parallel()
-			vm := newVM(t)
-			vm.grows = 5
-			g := newGenerator(a)
-			for done := 0; done < randomSteps(testing.Short()); {
-				limits, steps, results, entries := g.run(runSteps)
-				if difference := compare(vm, limits, steps, results, entries); difference != "" {
-					t.Fatalf("seed %d, after %d steps: %s", *seed, done, difference)
-				}
-				done += len(steps)
-			}
+			test(t, a)
 		})
 	}
+}
+
+// compareTwins compares the twins over so many drawn steps.
+func compareTwins(t *testing.T, vm *vm, g generator, enough int) {
+	t.Helper()
+	for done := 0; done < enough; {
+		limits, steps, results, entries := g.run(runSteps)
+		if difference := compare(vm, limits, steps, results, entries); difference != "" {
+			t.Fatalf("seed %d, after %d steps: %s", *seed, done, difference)
+		}
+		done += len(steps)
+	}
+}
+
+// Go and Lua give the same decision for the same trace, and leave the same state
+// (docs/internals/semantics.md, its first paragraph).
+func TestTwins(t *testing.T) {
+	eachAlgorithm(t, func(t *testing.T, a stint.Algorithm) {
+		vm := newVM(t)
+		vm.grows = 5
+		compareTwins(t, vm, newGenerator(a), randomSteps())
+	})
 }
 
 // Every intermediate value stays within 2^53, muldiv within its stated ranges
 // (ARCHITECTURE.md, "What holds everywhere"), and muldiv is right wherever a twin uses it.
 func TestTwinsStayExact(t *testing.T) {
-	for _, a := range notation.Algorithms() {
-		t.Run(a.String(), func(t *testing.T) {
-			t.Parallel()
-			vm := newVM(t)
-			vm.check(t)
-			g := newGenerator(a)
-			for done := 0; done < randomSteps(testing.Short())/25; {
-				limits, steps, results, entries := g.run(runSteps)
-				if difference := compare(vm, limits, steps, results, entries); difference != "" {
-					t.Fatalf("seed %d, after %d steps: %s", *seed, done, difference)
-				}
-				done += len(steps)
-			}
-		})
-	}
+	eachAlgorithm(t, func(t *testing.T, a stint.Algorithm) {
+		vm := newVM(t)
+		vm.check(t)
+		compareTwins(t, vm, newGenerator(a), randomSteps()/25)
+	})
 }
 
 // What scripts decide takes by, without outcomes, is a number of takes of the Go
 // transition, one after another: as many are admitted, and the same state is left. The
-// largest cost that fits is the largest that is admitted.
+// largest cost that fits is the largest that is admitted. The log's twin answers operations one by one.
 func TestTwinsAdmit(t *testing.T) {
-	for _, a := range notation.Algorithms() {
-		if a == stint.AlgorithmSlidingWindowLog {
-			continue // its twin answers operations one by one
-		}
-		steps := randomSteps(testing.Short())
-		for name, cases := range map[string]int{"plain": steps / 5, "guarded": steps / 25} {
-			t.Run(a.String()+"/"+name, func(t *testing.T) {
+	eachOfFixedSize(t, func(t *testing.T, a stint.Algorithm) {
+		for name, part := range map[string]int{"plain": 5, "guarded": 25} {
+			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				vm := newVM(t)
 				g := newGenerator(a)
@@ -89,16 +87,10 @@ func TestTwinsAdmit(t *testing.T) {
 					vm.check(t)
 				}
 				vm.grows = runSteps
-				for done := 0; done < cases; {
-					limits, steps, results, entries := g.run(runSteps)
-					if difference := compare(vm, limits, steps, results, entries); difference != "" {
-						t.Fatalf("seed %d, after %d steps: %s", *seed, done, difference)
-					}
-					done += len(steps) * 3 / 4
-				}
+				compareTwins(t, vm, g, randomSteps()/part*4/3) // of four steps three are to admit
 			})
 		}
-	}
+	})
 }
 
 // check makes the twins check their arithmetic, and holds a sample of their muldivs
@@ -126,30 +118,27 @@ func divides(a, b, c, quotient, remainder int64) bool {
 // RetryAfter, GrowsAfter and ResetAfter are the shortest waits that do what they
 // say (docs/internals/semantics.md, All algorithms).
 func TestWaits(t *testing.T) {
-	for _, a := range notation.Algorithms() {
-		t.Run(a.String(), func(t *testing.T) {
-			t.Parallel()
-			g := newGenerator(a)
-			for done := 0; done < randomSteps(testing.Short())/4; {
-				limits, steps, results, _ := g.run(runSteps)
-				twin := newTwin(limits)
-				writer := -1
-				for i, s := range steps {
-					if twin.step(s); results[i].changed {
-						writer = s.limit
-					}
-					if writer != s.limit {
-						continue // a state that another limit wrote is taken over anew each time
-					}
-					checkWaits(t, twin, limits[s.limit], s, results[i])
-					if t.Failed() {
-						t.Fatalf("seed %d, after %d steps: %s", *seed, done, describe(limits, steps[:i+1], results[:i+1]))
-					}
+	eachAlgorithm(t, func(t *testing.T, a stint.Algorithm) {
+		g := newGenerator(a)
+		for done := 0; done < randomSteps()/4; {
+			limits, steps, results, _ := g.run(runSteps)
+			twin := newTwin(limits)
+			writer := -1
+			for i, s := range steps {
+				if twin.step(s); results[i].changed {
+					writer = s.limit
 				}
-				done += len(steps)
+				if writer != s.limit {
+					continue // a state that another limit wrote is taken over anew each time
+				}
+				checkWaits(t, twin, limits[s.limit], s, results[i])
+				if t.Failed() {
+					t.Fatalf("seed %d, after %d steps: %s", *seed, done, describe(limits, steps[:i+1], results[:i+1]))
+				}
 			}
-		})
-	}
+			done += len(steps)
+		}
+	})
 }
 
 // checkWaits looks at the times to which an answer points, by peeks.

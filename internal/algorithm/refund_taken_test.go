@@ -34,7 +34,7 @@ func testRefundTwins(t *testing.T, a stint.Algorithm) {
 	t.Parallel()
 	vm, refund := newRefundVM(t)
 	g := newGenerator(a)
-	for done := 0; done < randomSteps(testing.Short())/10; {
+	for done := 0; done < randomSteps()/10; {
 		limit := g.limit()
 		m, table := algorithm.NewMachine(limit), vm.limit(limit)
 		var state algorithm.State
@@ -91,7 +91,7 @@ func testRefundTwins(t *testing.T, a stint.Algorithm) {
 func testRefundUndoes(t *testing.T, a stint.Algorithm) {
 	t.Parallel()
 	g := newGenerator(a)
-	for done := 0; done < randomSteps(testing.Short())/10; {
+	for done := 0; done < randomSteps()/10; {
 		limit := g.limit()
 		m := algorithm.NewMachine(limit)
 		var state algorithm.State

@@ -15,6 +15,7 @@ import (
 	"github.com/stint-go/stint/internal/algorithm"
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/notation"
+	"github.com/stint-go/stint/internal/oracle"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write what the algorithms answer into the transcripts")
@@ -34,7 +35,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the algorithms answer into
 // permits left, and how long until the state is untouched and until more permits are
 // left; what is 0 is left out.
 //
-// Both twins must give the answers; -rewrite puts those of Go in place.
+// Both twins and the exact model must give the answers; -rewrite puts those of Go in place.
 func TestTranscripts(t *testing.T) {
 	paths, err := filepath.Glob("testdata/*/*.txt")
 	if err != nil || len(paths) == 0 {
@@ -49,7 +50,7 @@ func TestTranscripts(t *testing.T) {
 	for _, path := range paths {
 		t.Run(strings.TrimSuffix(strings.TrimPrefix(path, "testdata/"), ".txt"), func(t *testing.T) {
 			text := must.Get(os.ReadFile(path))(t)
-			script := &transcript{t: t, vm: newVM(t), path: path, now: stint.Instant(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro())}
+			script := &transcript{t: t, vm: newVM(t), path: path, model: oracle.New(0), now: stint.Instant(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro())}
 			for i, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
 				script.line = i + 1
 				script.read(line)
@@ -71,6 +72,7 @@ type transcript struct {
 	out  []string // the transcript with the answers given
 
 	limits  []stint.Limit
+	model   *oracle.Oracle
 	twin    *twin
 	steps   []step
 	results []result
@@ -169,6 +171,9 @@ func (s *transcript) step(words []string) {
 	r := s.twin.step(st)
 	s.steps, s.results = append(s.steps, st), append(s.results, r)
 	s.answer = answer(st, r)
+	if said := s.modelled(st); said != s.answer {
+		s.t.Errorf("%s:%d: the model says %s\nGo says         %s", s.path, s.line, said, s.answer)
+	}
 	s.out = append(s.out, "    "+s.answer)
 }
 
@@ -181,7 +186,25 @@ func (s *transcript) finish() {
 			s.fatalf("%s", difference)
 		}
 	}
-	s.twin, s.steps, s.results = nil, nil, nil
+	s.twin, s.steps, s.results, s.model = nil, nil, nil, oracle.New(0)
+}
+
+// modelled is the answer of the exact model. A denied take records nothing, so it is a try there; what others
+// deny is a take with a claim that nothing admits.
+func (s *transcript) modelled(st step) string {
+	s.t.Helper()
+	policy := must.Get(stint.NewPolicy("", s.limits[st.limit]))(s.t)
+	op := stint.Op{Verb: stint.VerbTry, Claim: stint.Claim{Key: "k", Policy: policy, Permits: st.n, Keep: st.keep}}
+	switch st.action {
+	case algorithm.Peek:
+		op.Verb = stint.VerbPeek
+	case algorithm.Settle:
+		op.Verb = stint.VerbSettle
+	case algorithm.Deny:
+		denies := must.Get(stint.NewPolicy("denies", stint.FixedWindow(1, time.Hour)))(s.t)
+		op.Verb, op.And = stint.VerbTake, []stint.Claim{{Key: "k", Policy: denies, Permits: 2}}
+	}
+	return answer(st, resultOf(s.model.Decide(op, st.now).Each[0]))
 }
 
 // answer writes a result as transcripts do.
@@ -250,6 +273,8 @@ func set(l *stint.Limit, name, value string) (err error) {
 	case "denials":
 		l.Denials, err = strconv.ParseBool(value)
 		l.FirstRequest = l.Denials
+	case "first_request":
+		l.FirstRequest, err = strconv.ParseBool(value)
 	case "debt":
 		if l.MaxDebt, err = strconv.ParseInt(value, 10, 64); l.MaxDebt == 0 {
 			l.MaxDebt = stint.NoDebt

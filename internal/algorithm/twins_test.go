@@ -78,20 +78,26 @@ func (t *twin) step(s step) result {
 	m, state := t.read(s)
 	var out stint.Outcome
 	changed := m.Apply(s.action, &state, s.now, s.n, s.keep, &out)
-	r := result{
-		allowed: out.Allowed, changed: changed,
-		remaining: out.Remaining, retry: out.RetryAfter.Microseconds(), reset: out.ResetAfter.Microseconds(),
-		delay: out.Delay.Microseconds(), applied: out.Applied,
-		grows: m.GrowsAfter(&state, s.now, s.keep, out.Remaining).Microseconds(),
-	}
-	if out.RetryAfter == stint.Never {
-		r.retry = never
-	}
+	out.GrowsAfter = m.GrowsAfter(&state, s.now, s.keep, out.Remaining)
+	r := resultOf(out)
+	r.changed = changed
 	if out.Limit != m.Capacity() {
 		panic("Limit is not the capacity")
 	}
 	t.write(s, changed, state)
 	r.state = show(m, &t.state)
+	return r
+}
+
+// resultOf is what an outcome says.
+func resultOf(out stint.Outcome) result {
+	r := result{
+		allowed: out.Allowed, remaining: out.Remaining, applied: out.Applied, delay: out.Delay.Microseconds(),
+		retry: out.RetryAfter.Microseconds(), reset: out.ResetAfter.Microseconds(), grows: out.GrowsAfter.Microseconds(),
+	}
+	if out.RetryAfter == stint.Never {
+		r.retry = never
+	}
 	return r
 }
 
