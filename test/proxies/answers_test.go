@@ -5,14 +5,9 @@ package proxies
 import (
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
-
-	"github.com/stint-go/stint/internal/must"
 )
 
 // answerInstead takes the place of stint: it answers as the target of the request says that it is asked about, with ?stint=STATUS,
@@ -20,8 +15,7 @@ import (
 func (s *stack) answerInstead() {
 	s.t.Helper()
 	s.kill("stint")
-	listener := s.listenAt(stintPort)
-	server := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.serveAt(stintPort, func(w http.ResponseWriter, r *http.Request) {
 		target, err := url.Parse(r.Header.Get("X-Original-Uri") + r.Header.Get("X-Forwarded-Uri"))
 		if err != nil {
 			s.t.Error(err)
@@ -36,12 +30,6 @@ func (s *stack) answerInstead() {
 			w.Header().Set("Retry-After", "7")
 		}
 		w.WriteHeader(status)
-	})}
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(listener) }) // until it is closed
-	s.t.Cleanup(func() {
-		_ = server.Close()
-		serving.Wait()
 	})
 }
 
@@ -74,17 +62,14 @@ func TestAnswersOfStint(t *testing.T) {
 
 // Without its two places for refusals, nginx makes 403 and 500 of all that.
 func TestAnswersOfStintAreLost(t *testing.T) {
-	text := must.Get(os.ReadFile(filepath.Join("../../examples", "nginx", "nginx.conf")))(t)
-	plain := string(text)
+	plain := read(t, asItStands("nginx"))
 	for _, line := range []string{"error_page 403 = @denied;", "error_page 500 = @undecided;"} {
 		if !strings.Contains(plain, line) {
 			t.Fatalf("nginx.conf has no %q", line)
 		}
 		plain = strings.Replace(plain, line, "", 1)
 	}
-	file := filepath.Join(t.TempDir(), "nginx.conf")
-	must.Do(t, os.WriteFile(file, []byte(patient(plain)), 0o600))
-	s := start(t, "nginx", file)
+	s := start(t, "nginx", write(t, "nginx.conf", patient(plain)))
 	s.answerInstead()
 	for answer, status := range map[int]int{400: 500, 403: 403, 429: 500, 503: 500} {
 		s.answered(status, call{target: "/?stint=" + strconv.Itoa(answer)})
@@ -94,7 +79,7 @@ func TestAnswersOfStintAreLost(t *testing.T) {
 // A request with an ambiguous path is the client's mistake, and it is told so.
 func TestAmbiguousPaths(t *testing.T) {
 	each(t, func(t *testing.T, example string) {
-		s := startWith(t, []string{"BIN=" + os.Getenv(built), "STINT_AMBIGUOUS_PATHS=reject"}, example, patiently(t, example))
+		s := startWith(t, []string{bin(), "STINT_AMBIGUOUS_PATHS=reject"}, example, patiently(t, example))
 		ordinary := []string{"/login", "/%6cogin/", "/login?next=//x/../y%2Fz", "/caf%C3%A9", "/a%20b/"}
 		for _, target := range ordinary {
 			if r := s.answered(200, call{method: http.MethodPost, target: target}); r.seen.URI != target {
@@ -114,7 +99,7 @@ func TestAmbiguousPaths(t *testing.T) {
 func TestStoreAwayClosed(t *testing.T) {
 	each(t, func(t *testing.T, example string) {
 		s := startWith(t, []string{
-			"BIN=" + os.Getenv(built), "STINT_STORE=redis://127.0.0.1:1", "STINT_ON_STORE_FAILURE=closed", // where nobody listens
+			bin(), "STINT_STORE=redis://127.0.0.1:1", "STINT_ON_STORE_FAILURE=closed", // where nobody listens
 		}, example, patiently(t, example))
 		for range 5 {
 			s.answered(503, login)

@@ -7,15 +7,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"os/exec"
 	"path"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stint-go/stint/internal/must"
 )
@@ -35,39 +32,36 @@ var applications = map[string]func(*stack){
 func (s *stack) runInstead(program string, args ...string) {
 	s.t.Helper()
 	s.kill("app")
-	_ = s.listenInstead().Close() // nobody else listens there
+	_ = s.listenAt(appPort).Close() // nobody else listens there
 	var log strings.Builder
 	command := exec.CommandContext(context.Background(), program, args...)
 	command.Stdout, command.Stderr = &log, &log
-	gone, err := launch(command)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	gone := must.Get(launch(command))(s.t)
 	s.t.Cleanup(func() {
 		_ = command.Process.Kill() // it may have ended
 		<-gone
 	})
-	deadline := time.After(patience)
-	for poll := time.NewTicker(time.Millisecond); ; {
+	s.until(program+" listens", func() bool {
 		select {
-		case <-poll.C:
 		case <-gone:
 			s.t.Fatalf("%s has ended:\n%s", program, log.String())
-		case <-deadline:
-			s.t.Fatalf("%s does not listen", program)
+		default:
 		}
-		if s.listens(appPort) {
-			poll.Stop()
-			return
-		}
-	}
+		return s.listens(appPort)
+	})
 }
 
 // serveInstead serves in the place of the application, until the test ends.
 func (s *stack) serveInstead(handler http.HandlerFunc) {
 	s.t.Helper()
 	s.kill("app")
-	listener := s.listenInstead()
+	s.serveAt(appPort, handler)
+}
+
+// serveAt serves at the address of a program, until the test ends.
+func (s *stack) serveAt(port string, handler http.HandlerFunc) {
+	s.t.Helper()
+	listener := s.listenAt(port)
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: patience}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(listener) }) // until it is closed
@@ -201,9 +195,7 @@ var adminHosts = []string{
 // Whatever an application makes of a target or of a host, its route is not reached more often than the rule of
 // the route allows.
 func TestApplications(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "rules.yaml")
-	must.Do(t, os.WriteFile(file, []byte(applicationRules), 0o600))
-	env := []string{"BIN=" + os.Getenv(built), "STINT_RULES_FROM=" + file}
+	env := []string{bin(), "STINT_RULES_FROM=" + write(t, "rules.yaml", applicationRules)}
 	for name, replace := range applications {
 		t.Run(name, func(t *testing.T) {
 			s := startWith(t, env, "nginx", patiently(t, "nginx"))

@@ -3,13 +3,9 @@
 package proxies
 
 import (
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/stint-go/stint/internal/must"
 )
 
 // classes is a limit of which a batch request leaves 5 of 10.
@@ -23,25 +19,19 @@ rules:
 
 // The lines of docs/priorities.md bring a class through nginx, and a client can't choose its own.
 func TestClass(t *testing.T) {
-	page := must.Get(os.ReadFile("../../docs/priorities.md"))(t)
-	configuration := must.Get(os.ReadFile("../../examples/nginx/nginx.conf"))(t)
-	blocks := regexp.MustCompile("(?s)```nginx\n(.*?)```").FindAllSubmatch(page, -1)
-	fields := regexp.MustCompile(`identity: \{user: X-User-Id, attributes: \{class: (\S+)\}\}`).FindSubmatch(page)
-	if len(blocks) != 2 || fields == nil {
-		t.Fatalf("docs/priorities.md has %d parts of nginx's configuration, and the setting %q", len(blocks), fields)
+	page, configuration := "../../docs/priorities.md", read(t, asItStands("nginx"))
+	blocks := nginxBlocks(t, page)
+	fields := regexp.MustCompile(`identity: \{user: X-User-Id, attributes: \{class: (\S+)\}\}`).FindStringSubmatch(read(t, page))
+	if fields == nil {
+		t.Fatalf("%s lacks the setting", page)
 	}
-	users := strings.NewReplacer("checkout", "alice", "reports", "bob").Replace(string(blocks[0][1]))
-	asking := strings.Index(string(configuration), "location = /.stint {")
-	text := strings.Replace(string(configuration[:asking]), "\tserver {", users+"\tserver {", 1) +
-		strings.Replace(string(configuration[asking:]), "proxy_set_header X-User-Id $user;", "proxy_set_header X-User-Id $user;\n"+string(blocks[1][1]), 1)
-
-	dir := t.TempDir()
-	for name, text := range map[string]string{"nginx.conf": patient(text), "rules.yaml": classes} {
-		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
+	users := strings.NewReplacer("checkout", "alice", "reports", "bob").Replace(blocks[0])
+	before, asking, _ := strings.Cut(configuration, "location = /.stint {")
+	text := strings.Replace(before, "\tserver {", users+"\tserver {", 1) + "location = /.stint {" +
+		strings.Replace(asking, "proxy_set_header X-User-Id $user;", "proxy_set_header X-User-Id $user;\n"+blocks[1], 1)
 	s := startWith(t, []string{
-		"BIN=" + os.Getenv(built), "STINT_RULES_FROM=" + filepath.Join(dir, "rules.yaml"), "STINT_IDENTITY_ATTRIBUTES=class=" + string(fields[1]),
-	}, "nginx", filepath.Join(dir, "nginx.conf"))
+		bin(), "STINT_RULES_FROM=" + write(t, "rules.yaml", classes), "STINT_IDENTITY_ATTRIBUTES=class=" + fields[1],
+	}, "nginx", write(t, "nginx.conf", patient(text)))
 	const alice, bob = "Authorization: Bearer token-of-alice\n", "Authorization: Bearer token-of-bob\n"
 	remaining := func(want string, c call) {
 		t.Helper()

@@ -4,6 +4,7 @@ package proxies
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,6 +12,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // The ports of an example.
@@ -52,48 +55,26 @@ func (s *stack) ask(c call) reply {
 // askAt sends a request to one of the programs.
 func (s *stack) askAt(port string, c call) (r reply) {
 	s.t.Helper()
-	if c.from == "" {
-		c.from = "127.0.0.2"
-	}
-	if c.method == "" {
-		c.method = http.MethodGet
-	}
-	if c.target == "" {
-		c.target = "/"
-	}
-	if c.host == "" {
-		c.host = "example.com"
-	}
+	c.from, c.method = cmp.Or(c.from, "127.0.0.2"), cmp.Or(c.method, http.MethodGet)
+	c.target, c.host = cmp.Or(c.target, "/"), cmp.Or(c.host, "example.com")
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(c.from)}, Timeout: patience}
-	conn, err := dialer.DialContext(s.t.Context(), "tcp", net.JoinHostPort(s.host, port))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	conn := must.Get(dialer.DialContext(s.t.Context(), "tcp", net.JoinHostPort(s.host, port)))(s.t)
 	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, conn.SetDeadline(time.Now().Add(patience)))
 	header := "Host: " + c.host + "\n" + c.header
 	if !strings.Contains(header, "Transfer-Encoding") {
 		header += fmt.Sprintf("Content-Length: %d\n", len(c.body))
 	}
 	head := fmt.Sprintf("%s %s HTTP/1.1\n%s\n", c.method, c.target, header)
-	if _, err := io.WriteString(conn, strings.ReplaceAll(head, "\n", "\r\n")+c.body); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Get(io.WriteString(conn, strings.ReplaceAll(head, "\n", "\r\n")+c.body))(s.t)
 	response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: c.method})
 	if err != nil {
 		s.t.Fatalf("%s %s: %v", c.method, c.target, err)
 	}
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(response.Body))(s.t)
 	r.status, r.header, r.text = response.StatusCode, response.Header, string(text)
 	if strings.HasPrefix(r.header.Get("Content-Type"), "application/json") && len(text) > 0 {
-		if err := json.Unmarshal(text, &r.seen); err != nil {
-			s.t.Fatal(err)
-		}
+		must.Do(s.t, json.Unmarshal(text, &r.seen))
 	}
 	return r
 }

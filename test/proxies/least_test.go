@@ -6,8 +6,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/fcgi"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -52,15 +50,11 @@ func TestLeastForPHP(t *testing.T) {
 // leastConfiguration writes a configuration of nginx with the page's first lines, for PHP with those for it in their place.
 func leastConfiguration(t *testing.T, php bool, places ...string) (file string) {
 	t.Helper()
-	page := must.Get(os.ReadFile("../../docs/proxies.md"))(t)
-	blocks := regexp.MustCompile("(?s)```nginx\n(.*?)```").FindAllSubmatch(page, -1)
-	if len(blocks) != 2 {
-		t.Fatalf("docs/proxies.md has %d configurations of nginx; want 2", len(blocks))
-	}
-	text := string(blocks[0][1])
+	blocks := nginxBlocks(t, "../../docs/proxies.md")
+	text := blocks[0]
 	if php {
 		_, rest, _ := strings.Cut(text, "location = /.stint {")
-		text = string(blocks[1][1]) + "location = /.stint {" + rest
+		text = blocks[1] + "location = /.stint {" + rest
 	}
 	text = strings.NewReplacer(append(places,
 		"http://127.0.0.1:8000", "http://application", "http://127.0.0.1:8080", "http://stint", "include fastcgi.conf", "include /etc/nginx/fastcgi.conf",
@@ -72,10 +66,22 @@ func leastConfiguration(t *testing.T, php bool, places ...string) (file string) 
 	}`)
 }
 
+// nginxBlocks are the two parts of nginx's configuration that a page shows.
+func nginxBlocks(t *testing.T, page string) (texts []string) {
+	t.Helper()
+	for _, block := range regexp.MustCompile("(?s)```nginx\n(.*?)```").FindAllStringSubmatch(read(t, page), -1) {
+		texts = append(texts, block[1])
+	}
+	if len(texts) != 2 {
+		t.Fatalf("%s has %d parts of nginx's configuration; want 2", page, len(texts))
+	}
+	return texts
+}
+
 // nginxOf is a configuration of nginx with this in its http block, whose files are in the folder that it runs in.
 func nginxOf(t *testing.T, inHTTP string) (file string) {
 	t.Helper()
-	text := `
+	return write(t, "nginx.conf", `
 worker_processes 1;
 pid nginx.pid;
 error_log stderr;
@@ -88,9 +94,6 @@ http {
 	uwsgi_temp_path uwsgi;
 	scgi_temp_path scgi;
 	include upstreams.conf;
-` + inHTTP + `
-}`
-	file = filepath.Join(t.TempDir(), "nginx.conf")
-	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
-	return file
+`+inHTTP+`
+}`)
 }

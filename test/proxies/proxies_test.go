@@ -9,17 +9,14 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stint-go/stint/internal/bounds"
-	"github.com/stint-go/stint/internal/must"
 )
 
 // each runs a test with both proxies.
@@ -273,11 +270,9 @@ func TestManyLimits(t *testing.T) {
 		name := fmt.Sprintf("%0*d", bounds.MaxNameBytes, i)
 		limits = append(limits, fmt.Sprintf(`{"algorithm": "fixed_window", "name": %q, "limit": %d, "window": "1h", "start": "first_request"}`, name, 2+i))
 	}
-	file := filepath.Join(t.TempDir(), "rules.json")
-	rule := fmt.Sprintf(`[{"id": "many", "scope": "per_ip", "limits": [%s]}]`, strings.Join(limits, ","))
-	must.Do(t, os.WriteFile(file, []byte(rule), 0o600))
+	file := write(t, "rules.json", fmt.Sprintf(`[{"id": "many", "scope": "per_ip", "limits": [%s]}]`, strings.Join(limits, ",")))
 	each(t, func(t *testing.T, example string) {
-		s := startWith(t, []string{"BIN=" + os.Getenv(built), "STINT_RULES_FROM=" + file}, example, patiently(t, example))
+		s := startWith(t, []string{bin(), "STINT_RULES_FROM=" + file}, example, patiently(t, example))
 		for _, status := range []int{200, 200, 429, 429} {
 			r := s.answered(status, call{})
 			if n := strings.Count(r.header.Get("RateLimit-Policy"), ";q="); n != bounds.MaxLimits {
@@ -298,7 +293,7 @@ func TestFieldsThatAreNotSent(t *testing.T) {
 			"STINT_HEADERS_X_RATELIMIT=false": {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"},
 		} {
 			t.Run(setting, func(t *testing.T) {
-				s := startWith(t, []string{"BIN=" + os.Getenv(built), setting}, example, patiently(t, example))
+				s := startWith(t, []string{bin(), setting}, example, patiently(t, example))
 				r := s.answered(200, login)
 				for _, name := range absent {
 					if r.header.Get(name) != "" {
@@ -351,23 +346,20 @@ func TestStintUnreachable(t *testing.T) {
 // their answers are then.
 func TestStintUnreachableClosed(t *testing.T) {
 	for _, test := range []struct {
-		example, file, from, to string
-		silent, gone            int
+		example, from, to string
+		silent, gone      int
 	}{
-		{"nginx", "nginx.conf", "error_page 502 504 =204", ";", 503, 503},
-		{"caddy", "Caddyfile", "handle_errors {", "\n\t}\n", 504, 502},
+		{"nginx", "error_page 502 504 =204", ";", 503, 503},
+		{"caddy", "handle_errors {", "\n\t}\n", 504, 502},
 	} {
 		t.Run(test.example, func(t *testing.T) {
 			t.Parallel() // as above
-			text := must.Get(os.ReadFile(filepath.Join("../../examples", test.example, test.file)))(t)
-			before, rest, found := strings.Cut(string(text), test.from)
+			before, rest, found := strings.Cut(read(t, asItStands(test.example)), test.from)
 			_, after, ended := strings.Cut(rest, test.to)
 			if !found || !ended {
-				t.Fatalf("%s has no %q", test.file, test.from)
+				t.Fatalf("the configuration of %s has no %q", test.example, test.from)
 			}
-			file := filepath.Join(t.TempDir(), test.file)
-			must.Do(t, os.WriteFile(file, []byte(before+after), 0o600))
-			s := start(t, test.example, file)
+			s := start(t, test.example, write(t, configurations[test.example], before+after))
 			s.exhaust(login)
 			s.pause("stint")
 			s.answered(test.silent, login)
@@ -400,7 +392,7 @@ func TestApplicationFails(t *testing.T) {
 // failInstead takes the place of the application: it reads each request and hangs up.
 func (s *stack) failInstead() (asked *atomic.Int64) {
 	s.t.Helper()
-	listener := s.listenInstead()
+	listener := s.listenAt(appPort)
 	asked = new(atomic.Int64)
 	var serving sync.WaitGroup
 	serving.Go(func() {
@@ -422,29 +414,15 @@ func (s *stack) failInstead() (asked *atomic.Int64) {
 	return asked
 }
 
-// listenInstead takes the address of the application over.
-func (s *stack) listenInstead() net.Listener {
-	s.t.Helper()
-	return s.listenAt(appPort)
-}
-
 // listenAt takes the address of a program over, once the last of its threads has let it go.
-func (s *stack) listenAt(port string) net.Listener {
+func (s *stack) listenAt(port string) (listener net.Listener) {
 	s.t.Helper()
-	var config net.ListenConfig
-	deadline := time.After(patience)
-	for poll := time.NewTicker(time.Millisecond); ; {
-		listener, err := config.Listen(s.t.Context(), "tcp", net.JoinHostPort(s.host, port))
-		if err == nil {
-			poll.Stop()
-			return listener
-		}
-		select {
-		case <-poll.C:
-		case <-deadline:
-			s.t.Fatal(err)
-		}
-	}
+	s.until("port "+port+" is free", func() (free bool) {
+		var err error
+		listener, err = new(net.ListenConfig).Listen(s.t.Context(), "tcp", net.JoinHostPort(s.host, port))
+		return err == nil
+	})
+	return listener
 }
 
 // The one command builds what it starts, and Ctrl-C ends all of it.

@@ -86,14 +86,28 @@ func patient(configuration string) string {
 // patiently is a file with an example's configuration, but for the time that stint has.
 func patiently(t testing.TB, example string) (file string) {
 	t.Helper()
-	text := string(must.Get(os.ReadFile(asItStands(example)))(t))
-	file = filepath.Join(t.TempDir(), configurations[example])
+	text := read(t, asItStands(example))
 	if patient(text) == text {
 		t.Fatalf("%s does not bound how long stint may take", configurations[example])
 	}
-	must.Do(t, os.WriteFile(file, []byte(patient(text)), 0o600))
+	return write(t, configurations[example], patient(text))
+}
+
+func read(t testing.TB, name string) string {
+	t.Helper()
+	return string(must.Get(os.ReadFile(name))(t))
+}
+
+// write writes a file into a folder of its own.
+func write(t testing.TB, name, text string) (file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), name)
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 	return file
 }
+
+// bin is where the programs are, in the environment of an example's command.
+func bin() string { return "BIN=" + os.Getenv(built) }
 
 // start runs the command of an example until the test ends, with the programs that are built
 // already, and with another configuration of the proxy if there is one. Windows of a minute last for an hour, so that they
@@ -103,11 +117,9 @@ func start(t testing.TB, example string, args ...string) *stack {
 	if len(args) == 0 {
 		args = []string{patiently(t, example)}
 	}
-	rules := must.Get(os.ReadFile(filepath.Join("../../examples", example, "rules.yaml")))(t)
-	file := filepath.Join(t.TempDir(), "rules.yaml")
-	hourly := strings.ReplaceAll(string(rules), "window: 1m", "window: 1h")
-	must.Do(t, os.WriteFile(file, []byte(hourly), 0o600))
-	return startWith(t, []string{"BIN=" + os.Getenv(built), "STINT_RULES_FROM=" + file}, example, args...)
+	rules := read(t, filepath.Join("../../examples", example, "rules.yaml"))
+	file := write(t, "rules.yaml", strings.ReplaceAll(rules, "window: 1m", "window: 1h"))
+	return startWith(t, []string{bin(), "STINT_RULES_FROM=" + file}, example, args...)
 }
 
 // startWith is start with an environment.
@@ -122,10 +134,7 @@ func startWith(t testing.TB, env []string, example string, args ...string) *stac
 	out, writer := io.Pipe()
 	s.command.Stdout, s.command.Stderr = writer, writer
 	s.command.WaitDelay = patience
-	var err error
-	if s.gone, err = launch(s.command); err != nil {
-		t.Fatal(err)
-	}
+	s.gone = must.Get(launch(s.command))(t)
 	go func() {
 		<-s.gone
 		_ = writer.Close()
@@ -233,21 +242,24 @@ func (s *stack) signal(name string, signal syscall.Signal, state string) {
 	if process == 0 {
 		s.t.Fatalf("no process of %s is known: %v", name, s.processes)
 	}
-	if err := syscall.Kill(process, signal); err != nil {
-		s.t.Fatal(err)
-	}
-	deadline := time.After(patience)
-	for poll := time.NewTicker(time.Millisecond); ; {
+	must.Do(s.t, syscall.Kill(process, signal))
+	s.until(name+" is in state "+state, func() bool {
 		// The state follows the program's name in parentheses.
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", process))
-		if err != nil || strings.Contains(string(stat), ") "+state+" ") {
-			poll.Stop()
-			return
-		}
+		return err != nil || strings.Contains(string(stat), ") "+state+" ")
+	})
+}
+
+// until waits until a condition holds.
+func (s *stack) until(what string, holds func() bool) {
+	s.t.Helper()
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
+	for deadline := time.After(patience); !holds(); {
 		select {
 		case <-poll.C:
 		case <-deadline:
-			s.t.Fatalf("%s: %s", name, stat)
+			s.t.Fatalf("waited %v until %s", patience, what)
 		}
 	}
 }
