@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -24,31 +25,26 @@ func shiftable(t testing.TB, opts ...testredis.Option) (server *testredis.Server
 	t.Helper()
 	dir := t.TempDir()
 	source, library, file := filepath.Join(dir, "clock.c"), filepath.Join(dir, "clock.so"), filepath.Join(dir, "shift")
-	check(t, os.WriteFile(source, clockC, 0o600))
+	must.Do(t, os.WriteFile(source, clockC, 0o600))
 	if out, err := exec.CommandContext(t.Context(), "cc", "-shared", "-fPIC", "-O1", "-o", library, source).CombinedOutput(); err != nil {
 		t.Fatalf("the C compiler: %v\n%s", err, out)
 	}
-	check(t, os.WriteFile(file, make([]byte, 8), 0o600))
-	mapped, err := os.OpenFile(file, os.O_RDWR, 0)
-	check(t, err)
+	must.Do(t, os.WriteFile(file, make([]byte, 8), 0o600))
+	mapped := must.Get(os.OpenFile(file, os.O_RDWR, 0))(t)
 	t.Cleanup(func() { _ = mapped.Close() })
 	server = testredis.Start(t, append(opts, testredis.Env("LD_PRELOAD="+library, "CLOCK_SHIFT_FILE="+file))...)
 	return server, func(d time.Duration) {
 		// In place, since the server has the file mapped.
 		_, err := mapped.WriteAt(binary.NativeEndian.AppendUint64(nil, uint64(d.Microseconds())), 0)
-		check(t, err)
+		must.Do(t, err)
 	}
 }
 
 // The server's clock follows a shift at once, in TIME, in scripts and for times to
 // live, and over a restart.
 func TestShiftedClock(t *testing.T) {
-	server, shift := shiftable(t, testredis.Config("appendonly", "yes"), testredis.Config("appendfsync", "always"))
-	do := func(args ...any) any {
-		reply, err := server.Do(args...)
-		check(t, err)
-		return reply
-	}
+	server, shift := shiftable(t, durable...)
+	do := func(args ...any) any { return must.Get(server.Do(args...))(t) }
 	ahead := func() time.Duration {
 		seconds := do("EVAL", "return tonumber(redis.call('TIME')[1])", 0).(int64)
 		return time.Until(time.Unix(seconds, 0)).Round(time.Minute)

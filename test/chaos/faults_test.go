@@ -24,6 +24,9 @@ type servers struct {
 	cluster  *testredis.Cluster
 }
 
+// durable makes a server keep what it has confirmed.
+var durable = []testredis.Option{testredis.Config("appendonly", "yes"), testredis.Config("appendfsync", "always")}
+
 // single starts one server.
 func single(opts ...testredis.Option) func(t testing.TB) *site {
 	return func(t testing.TB) *site {
@@ -84,6 +87,9 @@ var silence = []string{"does not answer"}
 
 func faults() []fault {
 	hold := map[string]any{"timeout": 0}
+	does := func(command ...any) func(s *site) { return func(s *site) { s.do(command...) } }
+	kill := func(s *site) { must.Do(s, s.single.Kill()) }
+	restart := func(s *site) { s.single.Restart(s) }
 	slow := func(ms int) func(s *site) {
 		return func(s *site) { s.proxy.add("latency", fromServer, map[string]any{"latency": ms}) }
 	}
@@ -92,10 +98,7 @@ func faults() []fault {
 	return []fault{
 		{
 			name: "connection refused", start: proxied, lasts: while, degrades: meanwhile, causes: []string{"refused", "EOF", "reset", "broken pipe"}, returns: back,
-			strike: func(s *site) { s.proxy.proxy.Stop() },
-			heal: func(s *site) {
-				must.Do(s, s.proxy.proxy.Start())
-			},
+			strike: func(s *site) { s.proxy.proxy.Stop() }, heal: func(s *site) { must.Do(s, s.proxy.proxy.Start()) },
 		},
 		{
 			name: "accepted but silent", start: proxied, lasts: while, degrades: meanwhile, causes: silence, returns: back,
@@ -107,8 +110,7 @@ func faults() []fault {
 		},
 		{
 			name: "server stopped in its tracks", start: single(), lasts: while, degrades: meanwhile, causes: silence, returns: back,
-			strike: func(s *site) { check(s, s.single.Pause()) },
-			heal:   func(s *site) { check(s, s.single.Resume()) },
+			strike: func(s *site) { must.Do(s, s.single.Pause()) }, heal: func(s *site) { must.Do(s, s.single.Resume()) },
 		},
 		{
 			name: "half-open after a power cut", lasts: 0, degrades: perhaps, causes: silence, returns: back + time.Second,
@@ -125,8 +127,7 @@ func faults() []fault {
 		{name: "slow by 500 ms", start: proxied, lasts: while, degrades: meanwhile, causes: silence, returns: back, strike: slow(500), heal: mend},
 		{
 			name: "cut in mid-reply", start: proxied, lasts: while, degrades: perhaps, returns: back,
-			strike: func(s *site) { s.proxy.add("limit_data", fromServer, map[string]any{"bytes": 5000}) },
-			heal:   mend,
+			strike: func(s *site) { s.proxy.add("limit_data", fromServer, map[string]any{"bytes": 5000}) }, heal: mend,
 		},
 		{
 			name: "every tenth packet lost", start: proxied, lasts: while, degrades: perhaps, causes: silence, returns: back,
@@ -138,25 +139,19 @@ func faults() []fault {
 		},
 		{
 			name: "killed and restarted, nothing kept", start: single(), lasts: while, degrades: meanwhile, returns: back, losses: once,
-			strike: func(s *site) { check(s, s.single.Kill()) },
-			heal:   func(s *site) { s.single.Restart(s) },
+			strike: kill, heal: restart,
 		},
 		{
 			name: "killed under 512 callers", start: single(), lasts: while, degrades: meanwhile, returns: back, losses: once,
-			callers: manyCallers,
-			strike:  func(s *site) { check(s, s.single.Kill()) },
-			heal:    func(s *site) { s.single.Restart(s) },
+			callers: manyCallers, strike: kill, heal: restart,
 		},
 		{
 			name: "killed and restarted with its append-only file", lasts: while, degrades: meanwhile, returns: back,
-			start:  single(testredis.Config("appendonly", "yes"), testredis.Config("appendfsync", "always")),
-			strike: func(s *site) { check(s, s.single.Kill()) },
-			heal:   func(s *site) { s.single.Restart(s) },
+			start: single(durable...), strike: kill, heal: restart,
 		},
 		{
 			name: "READONLY", start: single(), lasts: while, degrades: meanwhile, causes: []string{"READONLY"}, returns: back,
-			strike: func(s *site) { s.do("REPLICAOF", "127.0.0.1", "1") },
-			heal:   func(s *site) { s.do("REPLICAOF", "NO", "ONE") },
+			strike: does("REPLICAOF", "127.0.0.1", "1"), heal: does("REPLICAOF", "NO", "ONE"),
 		},
 		{
 			name: "LOADING", lasts: 0, degrades: perhaps, causes: []string{"LOADING", "refused", "EOF", "reset", "does not answer"}, returns: back,
@@ -166,8 +161,8 @@ func faults() []fault {
 					s.do("SET", "ballast:"+strconv.Itoa(i), fmt.Sprintf("%02000d", i))
 				}
 				s.do("SAVE")
-				check(s, s.single.Kill())
-				s.single.Restart(s)
+				kill(s)
+				restart(s)
 			},
 			// What was admitted after the dump is not in it.
 			losses: once,
@@ -183,37 +178,26 @@ func faults() []fault {
 					return err != nil
 				})
 			},
-			heal: func(s *site) { s.do("SCRIPT", "KILL") },
+			heal: does("SCRIPT", "KILL"),
 		},
 		{
 			name: "OOM", start: single(testredis.Config("maxmemory-policy", "noeviction")), lasts: while, degrades: meanwhile, causes: []string{"OOM"}, returns: back,
-			strike: func(s *site) { s.do("CONFIG", "SET", "maxmemory", "1") },
-			heal:   func(s *site) { s.do("CONFIG", "SET", "maxmemory", "0") },
+			strike: does("CONFIG", "SET", "maxmemory", "1"), heal: does("CONFIG", "SET", "maxmemory", "0"),
 		},
 		{
 			name: "evicted under allkeys-lru", lasts: while, degrades: never, returns: back,
 			// With a sample of one any key goes, not only those that nobody asked for lately.
 			start: single(testredis.Config("maxmemory-policy", "allkeys-lru"), testredis.Config("maxmemory-samples", "1")),
 			strike: func(s *site) {
-				info, err := s.single.Info("memory")
-				check(s, err)
-				used, err := strconv.Atoi(info["used_memory"])
-				check(s, err)
-				s.do("CONFIG", "SET", "maxmemory", used+1<<20)
+				s.do("CONFIG", "SET", "maxmemory", s.info("memory", "used_memory")+1<<20)
 				s.undo = append(s.undo, s.background(func(ctx context.Context) {
 					for i := 0; ctx.Err() == nil; i++ {
 						s.do("SET", "ballast:"+strconv.Itoa(i%100), fmt.Sprintf("%020000d", i))
 					}
 				}))
 			},
-			heal: func(s *site) { s.do("CONFIG", "SET", "maxmemory", "0") },
-			losses: func(s *site) int {
-				info, err := s.single.Info("stats")
-				check(s, err)
-				evicted, err := strconv.Atoi(info["evicted_keys"])
-				check(s, err)
-				return evicted
-			},
+			heal:   does("CONFIG", "SET", "maxmemory", "0"),
+			losses: func(s *site) int { return s.info("stats", "evicted_keys") },
 		},
 		{
 			name: "wrong password", start: withUser, lasts: while, degrades: meanwhile, causes: []string{"WRONGPASS", "EOF", "reset"}, returns: back,
@@ -221,12 +205,11 @@ func faults() []fault {
 				s.do("ACL", "SETUSER", "limiter", "resetpass", ">wrong")
 				s.do("CLIENT", "KILL", "USER", "limiter")
 			},
-			heal: func(s *site) { s.do("ACL", "SETUSER", "limiter", ">right") },
+			heal: does("ACL", "SETUSER", "limiter", ">right"),
 		},
 		{
 			name: "NOPERM", start: withUser, lasts: while, degrades: meanwhile, causes: []string{"NOPERM"}, returns: back,
-			strike: func(s *site) { s.do("ACL", "SETUSER", "limiter", "-eval", "-evalsha") },
-			heal:   func(s *site) { s.do("ACL", "SETUSER", "limiter", "+eval", "+evalsha") },
+			strike: does("ACL", "SETUSER", "limiter", "-eval", "-evalsha"), heal: does("ACL", "SETUSER", "limiter", "+eval", "+evalsha"),
 		},
 		{
 			name: "SCRIPT FLUSH", start: single(), lasts: 0, degrades: never, returns: back,
@@ -236,10 +219,7 @@ func faults() []fault {
 				}
 			},
 		},
-		{
-			name: "FLUSHALL", start: single(), lasts: 0, degrades: never, returns: back, losses: once,
-			strike: func(s *site) { s.do("FLUSHALL") },
-		},
+		{name: "FLUSHALL", start: single(), lasts: 0, degrades: never, returns: back, losses: once, strike: does("FLUSHALL")},
 		{
 			name: "CLIENT KILL", start: single(), lasts: 0, degrades: perhaps, returns: back,
 			strike: func(s *site) {
@@ -250,8 +230,7 @@ func faults() []fault {
 		},
 		{
 			name: "the clock an hour ahead", lasts: 0, degrades: never, returns: back, losses: once,
-			start:  shifted,
-			strike: func(s *site) { s.shift(time.Hour) },
+			start: shifted, strike: func(s *site) { s.shift(time.Hour) },
 		},
 		{
 			name: "the clock an hour behind", lasts: 0, degrades: never, returns: back,
@@ -264,8 +243,7 @@ func faults() []fault {
 		},
 		{
 			name: "primary killed, with Sentinel", start: sentinels, lasts: 0, degrades: meanwhile, returns: soon, losses: once,
-			strike: func(s *site) { check(s, s.sentinel.Primary.Kill()) },
-			heal:   func(s *site) { s.sentinel.Follow(s) },
+			strike: func(s *site) { must.Do(s, s.sentinel.Primary.Kill()) }, heal: func(s *site) { s.sentinel.Follow(s) },
 		},
 		{
 			name: "failover by hand, with Sentinel", start: sentinels, lasts: 0, degrades: perhaps, returns: soon, losses: once,
@@ -273,7 +251,7 @@ func faults() []fault {
 		},
 		{
 			name: "primary killed, in a cluster", start: cluster(1), lasts: 0, degrades: perhaps, returns: soon, losses: once,
-			strike: func(s *site) { check(s, s.cluster.Nodes[0].Kill()) },
+			strike: func(s *site) { must.Do(s, s.cluster.Nodes[0].Kill()) },
 			heal: func(s *site) {
 				until(s, "a replica has taken over", func() bool {
 					_, err := s.cluster.Holder(0)
@@ -285,12 +263,9 @@ func faults() []fault {
 			name: "slots moving", start: cluster(0), lasts: 0, degrades: perhaps, returns: back,
 			strike: func(s *site) {
 				for i, node := range s.cluster.Nodes {
-					reply, err := node.Do("KEYS", "*")
-					check(s, err)
-					keys, _ := reply.([]any)
+					keys, _ := must.Get(node.Do("KEYS", "*"))(s).([]any)
 					for _, key := range keys {
-						slot, err := node.Do("CLUSTER", "KEYSLOT", key)
-						check(s, err)
+						slot := must.Get(node.Do("CLUSTER", "KEYSLOT", key))(s)
 						s.cluster.MoveSlot(s, int(slot.(int64)), s.cluster.Nodes[(i+1)%len(s.cluster.Nodes)])
 					}
 				}
@@ -298,7 +273,7 @@ func faults() []fault {
 		},
 		{
 			name: "CLUSTERDOWN", start: cluster(0), lasts: 3 * while, degrades: perhaps, returns: back, losses: once,
-			strike: func(s *site) { check(s, s.cluster.Nodes[0].Kill()) },
+			strike: func(s *site) { must.Do(s, s.cluster.Nodes[0].Kill()) },
 			heal: func(s *site) {
 				s.cluster.Nodes[0].Restart(s)
 				until(s, "the cluster is complete", func() bool {
@@ -328,11 +303,10 @@ func killClients(s *site) {
 	s.do("CLIENT", "KILL", "TYPE", "pubsub")
 }
 
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+// info is a number of what the server says of itself.
+func (s *site) info(section, field string) int {
+	s.Helper()
+	return must.Get(strconv.Atoi(must.Get(s.single.Info(section))(s)[field]))(s)
 }
 
 var silentDNS atomic.Bool
@@ -362,13 +336,11 @@ func TestMain(m *testing.M) {
 func named(t testing.TB) *site {
 	s := single()(t)
 	s.TB = t
-	server, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
-	check(t, err)
+	server := must.Get(new(net.ListenConfig).ListenPacket(t.Context(), "udp", "127.0.0.1:0"))(t)
 	s.undo = append(s.undo, s.background(func(context.Context) { answerNames(server) }))
 	s.undo = append([]func(){func() { _ = server.Close() }}, s.undo...)
 	nameServer.Store(server.LocalAddr().String())
-	_, port, err := net.SplitHostPort(s.single.Addr())
-	check(t, err)
+	_, port := must.Two(net.SplitHostPort(s.single.Addr()))(t)
 	s.url = "redis://redis.test:" + port
 	s.options = redisstore.Options{}
 	return s

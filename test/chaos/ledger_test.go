@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 )
 
 // An admission is permits that the store admitted a client.
@@ -111,8 +112,7 @@ func TestLedger(t *testing.T) {
 	// Half of the next window has passed: the counter still has half of the ten.
 	next := []int64{10, 10, 10, 10, 5}
 	for i, limit := range limits {
-		policy, err := stint.NewPolicy("", limit)
-		check(t, err)
+		policy := must.Get(stint.NewPolicy("", limit))(t)
 		for _, more := range []struct {
 			at      time.Duration
 			permits int64

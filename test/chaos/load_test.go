@@ -77,7 +77,7 @@ func startLoad(t testing.TB, limiter *stint.Limiter, callers int) *load {
 			}
 		})
 	}
-	l.work.Go(func() { l.watchScheduler(ctx) })
+	l.work.Go(func() { watchScheduler(ctx, &l.mu, &l.late) })
 	return l
 }
 
@@ -95,14 +95,14 @@ func (l *load) ask(limiter *stint.Limiter, caller, client int) {
 
 // watchScheduler notes by how much a goroutine that wants to run every pace runs late:
 // what is asked of calls is not asked of the machine.
-func (l *load) watchScheduler(ctx context.Context) {
+func watchScheduler(ctx context.Context, mu sync.Locker, late *[]time.Duration) {
 	for ctx.Err() == nil {
 		start := time.Now()
 		timer := time.NewTimer(pace)
 		<-timer.C
-		l.mu.Lock()
-		l.late = append(l.late, max(0, time.Since(start)-pace))
-		l.mu.Unlock()
+		mu.Lock()
+		*late = append(*late, max(0, time.Since(start)-pace))
+		mu.Unlock()
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/must"
 )
 
 // The mixed load: callers that ask for all there is to ask for, of every algorithm, for
@@ -31,9 +32,7 @@ func mixedPolicies(t testing.TB) (policies []*stint.Policy) {
 	fixed, log := stint.FixedWindow(50, window), stint.SlidingWindowLog(50, window)
 	counter := stint.SlidingWindowCounter(50, window)
 	for i, limits := range [][]stint.Limit{{bucket}, {turns}, {fixed}, {log}, {counter}, {bucket, log, fixed}} {
-		policy, err := stint.NewPolicy("soak"+strconv.Itoa(i), limits...)
-		check(t, err)
-		policies = append(policies, policy)
+		policies = append(policies, must.Get(stint.NewPolicy("soak"+strconv.Itoa(i), limits...))(t))
 	}
 	return policies
 }
@@ -78,9 +77,7 @@ func startMixed(t testing.TB, seed uint64, stores ...*failover.Store) *mixed {
 	for _, store := range stores {
 		var limiters []*stint.Limiter
 		for _, policy := range m.policies {
-			limiter, err := stint.NewLimiter(stint.Config{Store: store, Policy: policy})
-			check(t, err)
-			limiters = append(limiters, limiter)
+			limiters = append(limiters, must.Get(stint.NewLimiter(stint.Config{Store: store, Policy: policy}))(t))
 		}
 		m.limiters = append(m.limiters, limiters)
 	}
@@ -99,7 +96,7 @@ func startMixed(t testing.TB, seed uint64, stores ...*failover.Store) *mixed {
 			}
 		})
 	}
-	m.work.Go(func() { m.watchScheduler(ctx) })
+	m.work.Go(func() { watchScheduler(ctx, &m.mu, &m.late) })
 	return m
 }
 
@@ -112,18 +109,6 @@ func (m *mixed) end() {
 }
 
 func (m *mixed) now() time.Duration { return time.Since(m.began) }
-
-// watchScheduler notes by how much a goroutine that wants to run every pace runs late.
-func (m *mixed) watchScheduler(ctx context.Context) {
-	for ctx.Err() == nil {
-		start := time.Now()
-		timer := time.NewTimer(pace)
-		<-timer.C
-		m.mu.Lock()
-		m.late = append(m.late, max(0, time.Since(start)-pace))
-		m.mu.Unlock()
-	}
-}
 
 // lateness waits until it is noted by how much the scheduler has been late until now, since who notes it may be late
 // as well.

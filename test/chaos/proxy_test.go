@@ -39,15 +39,10 @@ func (p *proxy) url() string { return "redis://" + p.addr() }
 // add adds a toxic to what comes from the server, or to what goes to it.
 func (p *proxy) add(kind, direction string, attributes any) {
 	p.t.Helper()
-	text, err := json.Marshal(map[string]any{
+	text := must.Get(json.Marshal(map[string]any{
 		"name": kind + "." + direction, "type": kind, "stream": direction, "attributes": attributes,
-	})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	if _, err := p.proxy.Toxics.AddToxicJson(bytes.NewReader(text)); err != nil {
-		p.t.Fatal(err)
-	}
+	}))(p.t)
+	must.Get(p.proxy.Toxics.AddToxicJson(bytes.NewReader(text)))(p.t)
 }
 
 // heal removes all toxics.

@@ -21,7 +21,6 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/sleep"
-	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/internal/testseed"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
@@ -244,7 +243,6 @@ func (p *process) end() {
 // once, as often as its messages are sent and however late, no more places are taken than there are, and when all is over every
 // one is free.
 func TestReserveExact(t *testing.T) {
-	durable := []testredis.Option{testredis.Config("appendonly", "yes"), testredis.Config("appendfsync", "always")}
 	for _, c := range []struct {
 		name   string
 		start  func(t testing.TB) *site
@@ -252,7 +250,7 @@ func TestReserveExact(t *testing.T) {
 		loses  bool          // whether what the servers confirmed last may be lost
 	}{
 		{"one server, killed", single(durable...), func(s *site) {
-			check(s, s.single.Kill())
+			must.Do(s, s.single.Kill())
 			s.single.Restart(s)
 		}, false},
 		{"one server, cut off", proxied, func(s *site) {
@@ -290,7 +288,7 @@ func (r *reserveRun) hammer(strike func()) {
 	for i := 0; time.Now().Before(over); i++ {
 		_ = sleep.For(r.Context(), min(time.Second, *reserveFor/2))
 		victim := holders[i%len(holders)]
-		check(r, victim.command.Process.Kill())
+		must.Do(r, victim.command.Process.Kill())
 		victim.end()
 		holders[i%len(holders)] = r.start()
 		if i%3 == 0 {

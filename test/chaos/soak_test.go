@@ -88,9 +88,9 @@ func TestSoak(t *testing.T) {
 // soakSite starts a server that keeps all it holds, and that every one of the faults
 // can strike.
 func soakSite(t testing.TB) *site {
-	server := testredis.Start(t, testredis.Config("appendonly", "yes"), testredis.Config("appendfsync", "always"), testredis.User("limiter", ">right", "~*", "&*", "+@all"),
+	server := testredis.Start(t, append(durable[:2:2], testredis.User("limiter", ">right", "~*", "&*", "+@all"),
 		testredis.Config("lua-time-limit", "10"), testredis.Config("maxmemory-policy", "noeviction"),
-		testredis.Config("auto-aof-rewrite-min-size", "4mb"))
+		testredis.Config("auto-aof-rewrite-min-size", "4mb"))...)
 	s := &site{TB: t, servers: &servers{single: server}, proxy: startProxy(t, server.Addr())}
 	s.url = "redis://limiter:right@" + s.proxy.addr()
 	return s
