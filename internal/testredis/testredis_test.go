@@ -26,6 +26,21 @@ func do(t *testing.T, s *Server, args ...any) any {
 	return reply
 }
 
+// refuses expects an error that begins so, whatever it says if that is "".
+func refuses(t *testing.T, s *Server, beginning string, args ...any) {
+	t.Helper()
+	if _, err := s.Do(args...); err == nil || !strings.HasPrefix(err.Error(), beginning) {
+		t.Errorf("%v: got %v, want an error that begins with %q", args, err, beginning)
+	}
+}
+
+func hasURL(t *testing.T, of interface{ URL() string }, want string) {
+	t.Helper()
+	if of.URL() != want {
+		t.Errorf("URL: got %s, want %s", of.URL(), want)
+	}
+}
+
 func TestReplies(t *testing.T) {
 	script := "return {1, 'two', {err = 'THREE no'}, false, {}, -5}"
 	for _, c := range []struct {
@@ -52,24 +67,16 @@ func TestReplies(t *testing.T) {
 			t.Errorf("%v: got %#v, want %#v", c.args, got, c.want)
 		}
 	}
-	_, err := shared.Do("EVALSHA", strings.Repeat("0", 40), 0)
-	if err == nil || !strings.HasPrefix(err.Error(), "NOSCRIPT") {
-		t.Errorf("an unknown script: got %v, want NOSCRIPT", err)
-	}
-	if _, err := shared.Do(); err == nil {
-		t.Error("no command: no error")
-	}
+	refuses(t, shared, "NOSCRIPT", "EVALSHA", strings.Repeat("0", 40), 0)
+	refuses(t, shared, "") // as there is no command
 }
 
 func TestInfo(t *testing.T) {
-	info, err := shared.Info("server")
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(shared.Info("server"))(t)
 	if port := strings.TrimPrefix(shared.Addr(), "127.0.0.1:"); info["tcp_port"] != port {
 		t.Errorf("tcp_port: got %q, want %q", info["tcp_port"], port)
 	}
-	if info, err = shared.Info("memory"); err != nil || info["used_memory"] == "" {
+	if info, err := shared.Info("memory"); err != nil || info["used_memory"] == "" {
 		t.Errorf("used_memory: got %q (%v)", info["used_memory"], err)
 	}
 }
@@ -79,16 +86,9 @@ func TestConfigAndPassword(t *testing.T) {
 	if got := do(t, s, "CONFIG", "GET", "maxmemory"); !reflect.DeepEqual(got, []any{"maxmemory", "3145728"}) {
 		t.Errorf("maxmemory: got %v", got)
 	}
-	if want := "redis://:s3cret%2F%3F@" + s.Addr(); s.URL() != want {
-		t.Errorf("URL: got %s, want %s", s.URL(), want)
-	}
-	if want := "redis://" + shared.Addr(); shared.URL() != want {
-		t.Errorf("URL: got %s, want %s", shared.URL(), want)
-	}
-	stranger := &Server{port: s.port}
-	if _, err := stranger.Do("PING"); err == nil || !strings.HasPrefix(err.Error(), "NOAUTH") {
-		t.Errorf("without the password: got %v, want NOAUTH", err)
-	}
+	hasURL(t, s, "redis://:s3cret%2F%3F@"+s.Addr())
+	hasURL(t, shared, "redis://"+shared.Addr())
+	refuses(t, &Server{port: s.port}, "NOAUTH", "PING")
 }
 
 func TestRestart(t *testing.T) {
@@ -103,9 +103,7 @@ func TestRestart(t *testing.T) {
 		t.Errorf("got %v after a restart, want nothing", got)
 	}
 	must.Do(t, s.Kill())
-	if _, err := s.Do("PING"); err == nil {
-		t.Error("a killed server answers")
-	}
+	refuses(t, s, "", "PING")
 	s.Restart(t)
 	do(t, s, "PING")
 }
@@ -113,9 +111,7 @@ func TestRestart(t *testing.T) {
 func TestStop(t *testing.T) {
 	s := Start(t)
 	must.Do(t, s.Stop())
-	if _, err := s.Do("PING"); err == nil {
-		t.Error("a stopped server answers")
-	}
+	refuses(t, s, "", "PING")
 	if err := errors.Join(s.Stop(), s.Kill()); err != nil {
 		t.Errorf("stopped twice: %v", err)
 	}
@@ -173,9 +169,7 @@ func TestMissingProgram(t *testing.T) {
 
 func TestCluster(t *testing.T) {
 	c := StartCluster(t, 3)
-	if want := "redis-cluster://" + strings.Join(c.Addrs(), ","); c.URL() != want {
-		t.Errorf("URL: got %s, want %s", c.URL(), want)
-	}
+	hasURL(t, c, "redis-cluster://"+strings.Join(c.Addrs(), ","))
 	served := 0
 	for i := range 30 {
 		for _, node := range c.Nodes {
@@ -195,9 +189,7 @@ func TestCluster(t *testing.T) {
 
 func TestSentinel(t *testing.T) {
 	s := StartSentinel(t, Password("pw"))
-	if want := "redis-sentinel://:pw@" + strings.Join(addrs(s.Sentinels), ",") + "/stint"; s.URL() != want {
-		t.Errorf("URL: got %s, want %s", s.URL(), want)
-	}
+	hasURL(t, s, "redis-sentinel://:pw@"+strings.Join(addrs(s.Sentinels), ",")+"/stint")
 	old := s.Primary
 	s.Failover(t)
 	if s.Primary == old {
@@ -260,9 +252,7 @@ func TestMoveSlot(t *testing.T) {
 	if got := do(t, to, "GET", "{foo}249"); got != "249" {
 		t.Errorf("got %v, want 249", got)
 	}
-	if _, err := from.Do("GET", "{foo}0"); err == nil || !strings.HasPrefix(err.Error(), fmt.Sprint("MOVED 12182 ", to.Addr())) {
-		t.Errorf("the old holder says %v", err)
-	}
+	refuses(t, from, fmt.Sprint("MOVED 12182 ", to.Addr()), "GET", "{foo}0")
 	if now, err := c.Holder(slot); now != to || err != nil {
 		t.Errorf("held by %v (%v)", now, err)
 	}
@@ -271,18 +261,11 @@ func TestMoveSlot(t *testing.T) {
 func TestTLS(t *testing.T) {
 	a := NewAuthority(t)
 	s := Start(t, TLS(a), Password("pw"))
-	if want := "rediss://:pw@" + s.Addr(); s.URL() != want {
-		t.Errorf("URL: got %s, want %s", s.URL(), want)
-	}
+	hasURL(t, s, "rediss://:pw@"+s.Addr())
 	do(t, s, "PING")
-	plain := &Server{port: s.port}
-	if _, err := plain.Do("PING"); err == nil {
-		t.Error("answered without TLS")
-	}
-	stranger := &Server{port: s.port, tls: NewAuthority(t)}
-	if _, err := stranger.Do("PING"); err == nil {
-		t.Error("answered a client whose certificate is of another authority")
-	}
+	refuses(t, &Server{port: s.port}, "", "PING") // without TLS
+	// And a client whose certificate is of another authority.
+	refuses(t, &Server{port: s.port, tls: NewAuthority(t)}, "", "PING")
 }
 
 func TestUser(t *testing.T) {

@@ -81,37 +81,45 @@ func (f *fixture) reachable(t *testing.T, when string) {
 	}
 }
 
+// reported expects that the server was reported so often by now, at first by a cause; any if that is nil.
+func (f *fixture) reported(t *testing.T, when string, times int, cause error) {
+	t.Helper()
+	if causes := f.causes(); len(causes) != times || cause != nil && !errors.Is(causes[0], cause) {
+		t.Fatalf("%s: reported %v, want %d times, by %v", when, causes, times, cause)
+	}
+}
+
+// bubble runs a test in a bubble with a fixture.
+func bubble(t *testing.T, test func(t *testing.T, f *fixture)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, newFixture(t)) })
+}
+
 func TestSilence(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	bubble(t, func(t *testing.T, f *fixture) {
 		var first, second watchdog.Call
 		f.Begin(&first)
 		after(timeout - time.Millisecond)
 		f.reachable(t, "just before the timeout")
 		f.Begin(&second)
 		after(2 * time.Millisecond)
-		if len(f.causes()) != 1 || !errors.Is(f.causes()[0], watchdog.ErrSilent) || !f.Down() {
-			t.Fatalf("after the timeout: %v", f.causes())
+		if f.reported(t, "after the timeout", 1, watchdog.ErrSilent); !f.Down() {
+			t.Error("it is not down")
 		}
 		after(time.Minute)
-		if len(f.causes()) != 1 {
-			t.Errorf("reported %d times", len(f.causes()))
-		}
+		f.reported(t, "a minute later", 1, nil)
 		f.Answered(&first)
 		if f.Down() {
 			t.Error("it has answered")
 		}
 		after(timeout)
-		if len(f.causes()) != 2 {
-			t.Errorf("the second call is unanswered as well: reported %d times", len(f.causes()))
-		}
+		f.reported(t, "the second call is unanswered as well", 2, nil)
 	})
 }
 
 // An answer to a later call tells that the earlier one went by a connection that is no more.
 func TestLaterCallsAreAnswered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	bubble(t, func(t *testing.T, f *fixture) {
 		var lost watchdog.Call
 		f.Begin(&lost)
 		for range 30 {
@@ -128,16 +136,13 @@ func TestLaterCallsAreAnswered(t *testing.T) {
 		after(timeout - time.Millisecond)
 		f.Answered(&early)
 		after(2 * time.Millisecond)
-		if len(f.causes()) != 1 {
-			t.Errorf("an earlier call was answered: %v", f.causes())
-		}
+		f.reported(t, "an earlier call was answered", 1, nil)
 	})
 }
 
 // A process that was stopped, or did not get a processor, blames no server.
 func TestStarvation(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	bubble(t, func(t *testing.T, f *fixture) {
 		var call watchdog.Call
 		f.Begin(&call)
 		after(timeout / 2)
@@ -149,9 +154,7 @@ func TestStarvation(t *testing.T) {
 		f.Check()
 		f.reachable(t, "after a stop")
 		after(timeout / 2)
-		if len(f.causes()) != 1 {
-			t.Errorf("after as much awake: %v", f.causes())
-		}
+		f.reported(t, "after as much awake", 1, nil)
 	})
 }
 
@@ -166,8 +169,7 @@ func (p *progress) Behind() bool  { return p.behind.Load() }
 
 // What this process has not written, or not read, is not held against the server.
 func TestBehind(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	bubble(t, func(t *testing.T, f *fixture) {
 		var call watchdog.Call
 		connection := &f.connection
 		connection.reads.Store(7)
@@ -184,15 +186,12 @@ func TestBehind(t *testing.T) {
 			t.Errorf("unanswered for %s", n)
 		}
 		after(2 * watchdog.Tick)
-		if len(f.causes()) != 1 {
-			t.Errorf("nothing came any more: %v", f.causes())
-		}
+		f.reported(t, "nothing came any more", 1, nil)
 	})
 }
 
 func TestRefusals(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	bubble(t, func(t *testing.T, f *fixture) {
 		end := func(how func(*watchdog.Call)) {
 			var call watchdog.Call
 			f.Begin(&call)
@@ -208,13 +207,9 @@ func TestRefusals(t *testing.T) {
 		end(refuse)
 		f.reachable(t, "two in a row")
 		end(refuse)
-		if len(f.causes()) != 1 || !errors.Is(f.causes()[0], errRefused) {
-			t.Errorf("three in a row: %v", f.causes())
-		}
+		f.reported(t, "three in a row", 1, errRefused)
 		end(refuse)
-		if len(f.causes()) != 1 {
-			t.Errorf("four in a row: %v", f.causes())
-		}
+		f.reported(t, "four in a row", 1, errRefused)
 	})
 }
 
@@ -222,8 +217,7 @@ func TestRefusals(t *testing.T) {
 func TestLost(t *testing.T) {
 	for name, comesBack := range map[string]bool{"comes back": true, "stays away": false} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t)
+			bubble(t, func(t *testing.T, f *fixture) {
 				f.try = func(_ context.Context, w *watchdog.Watchdog, call *watchdog.Call) {
 					if comesBack && f.tries() > 5 {
 						w.Answered(call)
@@ -239,8 +233,8 @@ func TestLost(t *testing.T) {
 				after(10 * timeout)
 				if comesBack {
 					f.reachable(t, "connected again")
-				} else if len(f.causes()) != 1 || !errors.Is(f.causes()[0], errRefused) {
-					t.Errorf("not connected: %v", f.causes())
+				} else {
+					f.reported(t, "not connected", 1, errRefused)
 				}
 				if most := int(timeout/watchdog.Tick) + 2; f.tries() < 6 || f.tries() > most {
 					t.Errorf("%d tries, want 6 to %d", f.tries(), most)
@@ -252,8 +246,7 @@ func TestLost(t *testing.T) {
 
 // A caller that leaves early proves nothing; the server is tried instead.
 func TestAbandoned(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	bubble(t, func(t *testing.T, f *fixture) {
 		var call watchdog.Call
 		f.Begin(&call)
 		after(time.Millisecond)
@@ -270,24 +263,23 @@ func TestAbandoned(t *testing.T) {
 		f.Begin(&call)
 		f.Abandoned(&call)
 		after(2 * timeout)
-		if len(f.causes()) != 1 || f.tries() != 2 {
-			t.Errorf("the try was not answered: %v, %d tries", f.causes(), f.tries())
+		if f.reported(t, "the try was not answered", 1, nil); f.tries() != 2 {
+			t.Errorf("%d tries", f.tries())
 		}
 		// What waits for its timeout in vain, with nothing answered meanwhile, needs no try.
 		f = newFixture(t)
 		f.Begin(&call)
 		<-time.After(timeout)
 		f.Abandoned(&call)
-		if len(f.causes()) != 1 || f.tries() != 0 {
-			t.Errorf("abandoned at the timeout: %v, %d tries", f.causes(), f.tries())
+		if f.reported(t, "abandoned at the timeout", 1, nil); f.tries() != 0 {
+			t.Errorf("%d tries", f.tries())
 		}
 	})
 }
 
 // Nothing runs while no call is under way: the bubble could not end.
 func TestRest(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+	bubble(t, func(t *testing.T, f *fixture) {
 		for range 100 {
 			var call watchdog.Call
 			f.Begin(&call)
