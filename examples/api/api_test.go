@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // A running example, with the lines of its log.
@@ -35,10 +37,7 @@ func (l logLines) Write(text []byte) (int, error) {
 func start(t *testing.T, flags ...string) *running {
 	t.Helper()
 	r := &running{t: t, rules: filepath.Join(t.TempDir(), "rules.yaml"), lines: make(logLines, 1000)}
-	text, err := os.ReadFile("rules.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("rules.yaml"))(t)
 	r.put(strings.ReplaceAll(string(text), "1m", "1h"))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -58,12 +57,8 @@ func start(t *testing.T, flags ...string) *running {
 // put writes the rules, in one step.
 func (r *running) put(text string) {
 	r.t.Helper()
-	if err := os.WriteFile(r.rules+".new", []byte(text), 0o600); err != nil {
-		r.t.Fatal(err)
-	}
-	if err := os.Rename(r.rules+".new", r.rules); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, os.WriteFile(r.rules+".new", []byte(text), 0o600))
+	must.Do(r.t, os.Rename(r.rules+".new", r.rules))
 }
 
 // waitFor waits for a line of the log, and returns the part of it in parentheses.
@@ -85,22 +80,13 @@ func (r *running) waitFor(pattern string) string {
 // ask sends a request, and returns the answer with its body.
 func (r *running) ask(method, path, body string, set func(*http.Request)) (*http.Response, string) {
 	r.t.Helper()
-	request, err := http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body))
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(r.t.Context(), method, r.url+path, strings.NewReader(body)))(r.t)
 	if set != nil {
 		set(request)
 	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	response := must.Get(http.DefaultClient.Do(request))(r.t)
 	defer func() { _ = response.Body.Close() }()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(response.Body))(r.t)
 	return response, string(text)
 }
 
@@ -135,13 +121,8 @@ func TestLogin(t *testing.T) {
 
 // A Redis that refuses connections when the program starts does not keep it from serving.
 func TestWithoutRedis(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // of a test
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := taken.Close(); err != nil {
-		t.Fatal(err)
-	}
+	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t) //nolint:noctx // of a test
+	must.Do(t, taken.Close())
 	r := start(t, "-redis", "redis://"+taken.Addr().String())
 	if response, _ := r.ask(http.MethodPost, "/login", "", func(q *http.Request) { q.SetBasicAuth("ann", "secret") }); response.StatusCode != http.StatusOK {
 		t.Errorf("without Redis: %s", response.Status)
@@ -185,10 +166,7 @@ func TestRulesChange(t *testing.T) {
 	for range 5 {
 		r.ask(http.MethodPost, "/login", "", wrong)
 	}
-	text, err := os.ReadFile(r.rules)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(r.rules))(t)
 	r.put(strings.Replace(string(text), "limit: 5,", "limit: 6,", 1))
 	r.waitFor(`(rules in force)`)
 	for _, want := range []int{http.StatusUnauthorized, http.StatusTooManyRequests} {

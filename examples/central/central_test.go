@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // patience is how long the test waits for what should come at once.
@@ -33,15 +35,9 @@ func TestRulesInMongo(t *testing.T) {
 	host, stint := start(t, bin)
 	search := func(user, plan string) *http.Response {
 		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+host+":8084/search", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+host+":8084/search", nil))(t)
 		request.SetBasicAuth(user, plan)
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(http.DefaultClient.Do(request))(t)
 		_ = response.Body.Close()
 		return response
 	}
@@ -63,9 +59,7 @@ func TestRulesInMongo(t *testing.T) {
 	if response := search("ann", "free"); response.StatusCode != 200 {
 		t.Errorf("ann, when the rule is disabled: %s", response.Status)
 	}
-	if err := syscall.Kill(stint, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Kill(stint, syscall.SIGKILL))
 	if response := search("ann", "free"); response.StatusCode != 200 {
 		t.Errorf("ann without stint: %s", response.Status)
 	}
@@ -86,25 +80,15 @@ func start(t *testing.T, bin string) (host string, stint int) {
 	t.Helper()
 	host = fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 	folder := t.TempDir()
-	rules, err := os.ReadFile("rules.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := must.Get(os.ReadFile("rules.yaml"))(t)
 	file := filepath.Join(folder, "rules.yaml")
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(rules), "/1m", "/1h")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(strings.ReplaceAll(string(rules), "/1m", "/1h")), 0o600))
 	run := exec.CommandContext(context.Background(), "./run", file)
 	run.Env = append(os.Environ(), "HOST="+host, "BIN="+bin)
 	run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	out, err := run.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(run.StdoutPipe())(t)
 	run.Stderr = run.Stdout
-	if err := run.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run.Start())
 	late := time.AfterFunc(patience, func() { _ = syscall.Kill(-run.Process.Pid, syscall.SIGKILL) })
 	var log strings.Builder
 	lines, drained := bufio.NewScanner(out), make(chan struct{})

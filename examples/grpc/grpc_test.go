@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // announced takes over what the server prints first.
@@ -49,9 +51,7 @@ ResourceExhausted
 `
 	for _, user := range []string{"ann", "bob"} { // each has permits of its own
 		var told bytes.Buffer
-		if err := run(t.Context(), []string{"-address", address, "-call", user}, &told); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, run(t.Context(), []string{"-address", address, "-call", user}, &told))
 		waits := regexp.MustCompile(`  try again in \d+m?\d*s\n`)
 		if n := len(waits.FindAllString(told.String(), -1)); n != 2 {
 			t.Errorf("%s is told %d times when to try again", user, n)
@@ -61,9 +61,7 @@ ResourceExhausted
 		}
 	}
 	var told bytes.Buffer
-	if err := run(t.Context(), []string{"-address", address, "-call", "ann"}, &told); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run(t.Context(), []string{"-address", address, "-call", "ann"}, &told))
 	if got := told.String(); strings.Contains(got, "WORD") || strings.Count(got, "ResourceExhausted") != 2 {
 		t.Errorf("ann, who has used her permits, is told\n%s", got)
 	}

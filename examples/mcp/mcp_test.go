@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"testing"
 	"time"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // announced takes over what the server prints first.
@@ -48,9 +50,7 @@ Rate limit reached: this call was not run. Wait N s, then repeat it.
 `
 	for _, user := range []string{"ann", "bob"} { // each has permits of its own
 		var told bytes.Buffer
-		if err := run(t.Context(), []string{"-address", address, "-call", user}, &told); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, run(t.Context(), []string{"-address", address, "-call", user}, &told))
 		if got := regexp.MustCompile(`(Wait|Micros:) \d+`).ReplaceAllString(told.String(), "$1 N"); got != want {
 			t.Errorf("%s is told\n%s, want\n%s", user, got, want)
 		}
