@@ -6,14 +6,11 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"go.yaml.in/yaml/v4"
 
@@ -72,13 +69,10 @@ func TestPage(t *testing.T) {
 	_, services := startAll(t)
 	want := described(t)
 	var got map[string]metric
-	for deadline := time.Now().Add(patience); ; { // until the health of Redis is there
+	soon(func() bool { // the health of Redis is there late
 		got = served(send(t, http.MethodGet, "http://"+services[0]+"/metrics", "", ""), send(t, http.MethodGet, "http://"+services[1]+"/metrics", "", ""))
-		if len(got) >= len(want) || time.Now().After(deadline) {
-			break
-		}
-		<-time.After(50 * time.Millisecond)
-	}
+		return len(got) >= len(want)
+	})
 	for _, name := range slices.Sorted(maps.Keys(got)) {
 		if w, known := want[name]; !known {
 			t.Errorf("%s lacks %s", page, name)
@@ -116,6 +110,21 @@ func readRules(t *testing.T, name string) (file ruleFile) {
 	return file
 }
 
+// A target is a query of the dashboard.
+type target struct{ Expr, LegendFormat string }
+
+func dashboard(t *testing.T) (targets []target) {
+	t.Helper()
+	var page struct {
+		Panels []struct{ Targets []target }
+	}
+	must.Do(t, json.Unmarshal([]byte(read(t, "grafana/stint.json")), &page))
+	for _, panel := range page.Panels {
+		targets = append(targets, panel.Targets...)
+	}
+	return targets
+}
+
 func readExpressions(t *testing.T) (e expressions, records []string) {
 	t.Helper()
 	for _, rule := range readRules(t, "prometheus/rules.yaml").Groups[0].Rules {
@@ -127,23 +136,10 @@ func readExpressions(t *testing.T) (e expressions, records []string) {
 	for _, rule := range alertRules(t) {
 		e.alerts = append(e.alerts, rule.Expr)
 	}
-	var dashboard struct {
-		Panels []struct{ Targets []struct{ Expr string } }
+	for _, target := range dashboard(t) {
+		e.dashboard = append(e.dashboard, strings.NewReplacer("$job", ".*", "$instance", ".*", "$__rate_interval", "1m").Replace(target.Expr))
 	}
-	must.Do(t, json.Unmarshal([]byte(read(t, "grafana/stint.json")), &dashboard))
-	for _, panel := range dashboard.Panels {
-		for _, target := range panel.Targets {
-			e.dashboard = append(e.dashboard, strings.NewReplacer("$job", ".*", "$instance", ".*", "$__rate_interval", "1m").Replace(target.Expr))
-		}
-	}
-	for _, block := range regexp.MustCompile("(?s)```promql\n(.*?)\n```").FindAllStringSubmatch(read(t, page), -1) {
-		for line := range strings.Lines(block[1]) {
-			if !strings.HasPrefix(line, "#") {
-				e.page = append(e.page, strings.TrimSpace(line))
-			}
-		}
-	}
-	e.page = append(e.page, shownQueries(t)...)
+	e.page = shownQueries(t, page, onCallPage, capacityPage, sloPage)
 	return e, records
 }
 
@@ -153,8 +149,8 @@ var (
 	selector   = regexp.MustCompile(`\b(?:[a-z_]+:)?rate_limiter_\w+(?::\w+)?(?:\{[^}]*\})?`)
 )
 
-// TestNames: rules, alerts, dashboard and page use metrics of the page, and records of the rules, only; and the dashboard shows
-// every record that is not for alerts alone.
+// TestNames: rules, alerts, dashboard and page take histograms of the page alone for such, and use every record that is not for
+// alerts alone. That they use no others than metrics of the page, and records of the rules, TestLabels says.
 func TestNames(t *testing.T) {
 	metrics := described(t)
 	e, records := readExpressions(t)
@@ -162,15 +158,8 @@ func TestNames(t *testing.T) {
 	for _, promql := range slices.Concat(e.rules, e.alerts, e.dashboard, e.page) {
 		for _, name := range metricName.FindAllString(promql, -1) {
 			used[name] = true
-			if strings.Contains(name, ":") {
-				if !slices.Contains(records, name) {
-					t.Errorf("no rule records %s, which is used in %s", name, promql)
-				}
-				continue
-			}
-			if family, known := metrics[histogram.ReplaceAllString(name, "")]; !known && metrics[name] == (metric{}) {
-				t.Errorf("there is no metric %s, which is used in %s", name, promql)
-			} else if histogram.MatchString(name) && family.kind != "histogram" && metrics[name] == (metric{}) {
+			family := metrics[histogram.ReplaceAllString(name, "")]
+			if histogram.MatchString(name) && family.kind != "histogram" && metrics[name] == (metric{}) && !strings.Contains(name, ":") {
 				t.Errorf("%s is no histogram: %s", name, promql)
 			}
 		}
@@ -187,11 +176,9 @@ func TestNames(t *testing.T) {
 
 // TestAlerts: promtool's unit tests pass, and make each alert fire.
 func TestAlerts(t *testing.T) {
-	for _, args := range [][]string{{"check", "rules", "rules.yaml", "alerts.yaml", "slo.yaml"}, {"test", "rules", "alerts_test.yaml", "slo_test.yaml"}} {
-		command := exec.CommandContext(t.Context(), "promtool", args...)
-		command.Dir = "prometheus"
-		if text, err := command.CombinedOutput(); err != nil {
-			t.Errorf("promtool %v: %v (`make test` installs it)\n%s", args, err, text)
+	for _, command := range []string{"promtool check rules rules.yaml alerts.yaml slo.yaml", "promtool test rules alerts_test.yaml slo_test.yaml"} {
+		if text, err := try(t, "prometheus", command); err != nil {
+			t.Errorf("%s: %v (`make test` installs it)\n%s", command, err, text)
 		}
 	}
 	fires, rests := map[string]bool{}, map[string]bool{}
@@ -256,10 +243,8 @@ func TestNativeHistograms(t *testing.T) {
 	traces := func() string {
 		return send(t, http.MethodGet, "http://"+address+"/api/v1/query_exemplars?query=rate_limiter_answer_seconds&start=0&end=4102444800", "", "")
 	}
-	for deadline := time.Now().Add(patience); !strings.Contains(traces(), `"trace_id":"`+loadTrace+`"`); <-time.After(250 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("no trace of an answer: %s", traces())
-		}
+	if !soon(func() bool { return strings.Contains(traces(), `"trace_id":"`+loadTrace+`"`) }) {
+		t.Fatalf("no trace of an answer: %s", traces())
 	}
 	if series, _ := query(t, address, `rate_limiter_check_seconds_bucket`); series != 0 {
 		t.Error("there are classic buckets: the records' quantiles are not known to come from native ones")
@@ -270,16 +255,7 @@ func TestNativeHistograms(t *testing.T) {
 func TestDashboard(t *testing.T) {
 	dir := t.TempDir()
 	source := "import type { Dashboard } from \"@grafana/schema\";\nexport const dashboard: Dashboard = " + read(t, "grafana/stint.json") + ";\n"
-	must.Do(t, os.WriteFile(filepath.Join(dir, "dashboard.ts"), []byte(source), 0o600))
-	for _, line := range []string{
-		"npm install --ignore-scripts --no-audit --no-fund --no-package-lock @grafana/schema@13.2.3 typescript@7.0.2",
-		"npx tsc --noEmit --strict --skipLibCheck --moduleResolution bundler --module esnext dashboard.ts",
-	} {
-		words := strings.Fields(line)
-		command := exec.CommandContext(t.Context(), words[0], append([]string{words[1]}, words[2:]...)...)
-		command.Dir = dir
-		if text, err := command.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", line, err, text)
-		}
-	}
+	write(t, filepath.Join(dir, "dashboard.ts"), source)
+	shell(t, dir, "npm install --ignore-scripts --no-audit --no-fund --no-package-lock @grafana/schema@13.2.3 typescript@7.0.2")
+	shell(t, dir, "npx tsc --noEmit --strict --skipLibCheck --moduleResolution bundler --module esnext dashboard.ts")
 }

@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testport"
@@ -49,18 +48,13 @@ func TestDrill(t *testing.T) {
 // shows waits until a command prints what is wanted.
 func shows(t *testing.T, command, want string) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	ticker := time.NewTicker(250 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		got, err := try(t, ".", command)
-		if got == want {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s prints\n%s%v\nthe page shows\n%s", command, got, err, want)
-		}
-		<-ticker.C
+	var got string
+	var err error
+	if !soon(func() bool {
+		got, err = try(t, ".", command)
+		return got == want
+	}) {
+		t.Fatalf("%s prints\n%s%v\nthe page shows\n%s", command, got, err, want)
 	}
 }
 

@@ -237,24 +237,30 @@ func query(t *testing.T, address, promql string) (series int, fault string) {
 func answered(t *testing.T, address string, queries []string) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
-	ticker := time.NewTicker(250 * time.Millisecond)
-	defer ticker.Stop()
 	for _, promql := range queries {
-		for {
-			series, fault := query(t, address, promql)
-			if fault != "" {
-				t.Errorf("%s: %s", promql, fault)
-			}
-			if series > 0 || fault != "" {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Errorf("no series: %s", promql)
-				break
-			}
-			<-ticker.C
+		var fault string
+		if answered := until(deadline, func() bool {
+			var series int
+			series, fault = query(t, address, promql)
+			return series > 0 || fault != ""
+		}); !answered || fault != "" {
+			t.Errorf("no series: %s %s", promql, fault)
 		}
 	}
+}
+
+// soon waits until a condition holds, and reports whether it does.
+func soon(holds func() bool) bool { return until(time.Now().Add(patience), holds) }
+
+func until(deadline time.Time, holds func() bool) bool {
+	ticker := time.NewTicker(250 * time.Millisecond)
+	defer ticker.Stop()
+	for ; !holds(); <-ticker.C {
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
+	return true
 }
 
 func read(t *testing.T, name string) string {

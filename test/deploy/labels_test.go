@@ -1,14 +1,11 @@
 package deploy_test
 
 import (
-	"encoding/json"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/stint-go/stint/internal/must"
 )
 
 var (
@@ -87,18 +84,10 @@ func TestLabels(t *testing.T) {
 			}
 		}
 	}
-	var dashboard struct {
-		Panels []struct {
-			Targets []struct{ Expr, LegendFormat string }
-		}
+	for _, target := range dashboard(t) {
+		queries = append(queries, labelled{target.Expr, []string{target.LegendFormat}})
 	}
-	must.Do(t, json.Unmarshal([]byte(read(t, "grafana/stint.json")), &dashboard))
-	for _, panel := range dashboard.Panels {
-		for _, target := range panel.Targets {
-			queries = append(queries, labelled{target.Expr, []string{target.LegendFormat}})
-		}
-	}
-	for _, promql := range shownQueries(t) {
+	for _, promql := range shownQueries(t, page, onCallPage, capacityPage, sloPage) {
 		queries = append(queries, labelled{promql, nil})
 	}
 	if len(queries) < 60 {

@@ -19,11 +19,8 @@ const (
 
 // TestOnCallSections: every alert has a section, under its severity, to which its runbook_url leads; and every section is an alert's.
 func TestOnCallSections(t *testing.T) {
-	for name, alerts := range map[string][]rule{
-		"on-call.md": readRules(t, "prometheus/alerts.yaml").Groups[0].Rules, "slo.md": readRules(t, "prometheus/slo.yaml").Groups[1].Rules,
-	} {
-		sectionsOf(t, name, alerts)
-	}
+	sectionsOf(t, "on-call.md", readRules(t, "prometheus/alerts.yaml").Groups[0].Rules)
+	sectionsOf(t, "slo.md", readRules(t, "prometheus/slo.yaml").Groups[1].Rules)
 }
 
 // sectionsOf holds the sections of a page to alerts.
@@ -79,15 +76,15 @@ func TestOnCallCommands(t *testing.T) {
 	if commands < 7 {
 		t.Errorf("only %d commands were found", commands)
 	}
-	if queries := shownQueries(t); len(queries) < 7 {
+	if queries := shownQueries(t, onCallPage, capacityPage, sloPage); len(queries) < 7 {
 		t.Errorf("only %d queries were found", len(queries))
 	}
 }
 
-// shownQueries are the queries of operators' pages, one a line.
-func shownQueries(t *testing.T) (queries []string) {
+// shownQueries are the queries of pages, one a line.
+func shownQueries(t *testing.T, pages ...string) (queries []string) {
 	t.Helper()
-	for _, page := range []string{onCallPage, capacityPage, sloPage} {
+	for _, page := range pages {
 		for _, text := range blocks(t, page, "promql") {
 			for line := range strings.Lines(text) {
 				if !strings.HasPrefix(line, "#") {
