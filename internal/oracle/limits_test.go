@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 )
 
 // policies are some versions of one policy.
@@ -33,11 +34,7 @@ func (g *generator) policies(name string) []*stint.Policy {
 		if v > 0 && g.rng.IntN(2) == 0 { // the order of limits is not theirs
 			g.rng.Shuffle(len(limits), func(i, j int) { limits[i], limits[j] = limits[j], limits[i] })
 		}
-		p, err := stint.NewPolicy(name, limits...)
-		if err != nil {
-			g.t.Fatal(err)
-		}
-		list[v] = p
+		list[v] = must.Get(stint.NewPolicy(name, limits...))(g.t)
 	}
 	return list
 }
@@ -134,11 +131,7 @@ func (g *generator) blocking() (list []*stint.Policy) {
 			limits[len(limits)-1].CountDenied = limits[len(limits)-1].Algorithm == stint.AlgorithmSlidingWindowLog && g.rng.IntN(3) == 0
 		}
 		g.rng.Shuffle(len(limits), func(i, j int) { limits[i], limits[j] = limits[j], limits[i] })
-		p, err := stint.NewPolicy("blocks", limits...)
-		if err != nil {
-			g.t.Fatal(err)
-		}
-		list = append(list, p)
+		list = append(list, must.Get(stint.NewPolicy("blocks", limits...))(g.t))
 		if !g.changes {
 			break
 		}
