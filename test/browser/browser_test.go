@@ -12,7 +12,6 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/must"
 )
 
@@ -64,12 +63,8 @@ func TestChangeOfARule(t *testing.T) {
 	p.shows("edited at")
 	p.press("Enforce the change")
 	p.until("the change is not in force", "document.querySelector('h1').innerText.includes('(4 at once)')")
-	var rule struct {
-		OnExceed string `json:"on_exceed"`
-		Limits   []struct{ Capacity int }
-	}
-	if status := s.ask(http.MethodGet, "/api/v1/rules/demo-api", nil, &rule); status != http.StatusOK || rule.Limits[0].Capacity != 4 || rule.OnExceed != "" {
-		t.Errorf("the rule is %+v (%d)", rule, status)
+	if rule := s.rule("demo-api"); rule.Limits[0]["capacity"] != 4.0 || rule.OnExceed != "" {
+		t.Errorf("the rule is %+v", rule)
 	}
 	if status := s.ask(http.MethodGet, "/api/v1/rules/demo-api.candidate", nil, nil); status != http.StatusNotFound {
 		t.Errorf("the candidate is there still: %d", status)
@@ -78,7 +73,7 @@ func TestChangeOfARule(t *testing.T) {
 	p.visit("revisions/1")
 	p.press("Roll back to this revision")
 	p.shows("roll back to")
-	if s.ask(http.MethodGet, "/api/v1/rules/demo-api", nil, &rule); rule.Limits[0].Capacity != 40 {
+	if rule := s.rule("demo-api"); rule.Limits[0]["capacity"] != 40.0 {
 		t.Errorf("after the rollback the rule is %+v", rule)
 	}
 }
@@ -90,8 +85,7 @@ func TestSimulation(t *testing.T) {
 	for range 10 {
 		s.check("/api/x", "192.0.2.1", "ann")
 	}
-	p := open(t, s, 1280)
-	p.signIn(writer)
+	p := signedIn(t, s, 1280)
 	p.visit("simulate")
 	p.until("the rules in force are not there", "document.querySelector('textarea').value.includes('capacity: 40')")
 	p.write(`(text) => text.replace("capacity: 40", "capacity: 1").replace("refill: 5/s", "refill: 1/h")`)
@@ -109,14 +103,11 @@ func TestSimulation(t *testing.T) {
 func TestTwoAuthors(t *testing.T) {
 	t.Parallel()
 	s := ruled(t)
-	p := open(t, s, 1280)
-	p.signIn(writer)
+	p := signedIn(t, s, 1280)
 	p.visit("rules/demo-export")
 	p.write(`(text) => text.replace("capacity: 20", "capacity: 21")`)
 	p.shows("+     capacity: 21")
-	if status := s.ask(http.MethodPatch, "/api/v1/rules/demo-export", map[string]any{"priority": 7}, nil); status != http.StatusOK {
-		t.Fatal(status)
-	}
+	s.patch("demo-export", `{"priority": 7}`)
 	p.expectRefusals()
 	p.press("Enforce at once")
 	p.shows("Somebody else has changed this rule since you began")
@@ -131,9 +122,8 @@ func TestDeniedClient(t *testing.T) {
 	const client = "192.0.2.1"
 	s := ruled(t)
 	// So that nobody is let in meanwhile.
-	s.limit("demo-login", map[string]any{"algorithm": "sliding_window_log", "limit": 5, "window": "1h"})
-	p := open(t, s, 1280)
-	p.signIn(writer)
+	s.patch("demo-login", `{"limits": [{"algorithm": "sliding_window_log", "limit": 5, "window": "1h"}]}`)
+	p := signedIn(t, s, 1280)
 	p.provoke("the client is not shown", shown(client), func() { s.guess(client) })
 	p.visit("client/" + client)
 	p.shows("over the limit")
@@ -142,8 +132,7 @@ func TestDeniedClient(t *testing.T) {
 	p.shows("No state; all rules would admit.")
 	s.guess(client)
 	p.shows("0 of 5")
-	reset := map[string]any{"key": client}
-	if status := s.ask(http.MethodPost, "/api/v1/rules/demo-login/reset", reset, nil); status != http.StatusOK {
+	if status := s.ask(http.MethodPost, "/api/v1/rules/demo-login/reset", map[string]any{"key": client}, nil); status != http.StatusOK {
 		t.Error(status)
 	}
 	p.shows("No state; all rules would admit.")
@@ -153,21 +142,11 @@ func TestDeniedClient(t *testing.T) {
 func TestSharesOfAClient(t *testing.T) {
 	t.Parallel()
 	s := ruled(t)
-	bucket := map[string]any{"algorithm": "token_bucket", "capacity": 100, "refill": "100/1h"}
-	within := map[string]any{
-		"match": map[string]any{"path": "/shared"}, "scope": "per_ip", "missing": "deny", "within": "org", "borrow": "7/1h",
-		"guaranteed": map[string]any{"192.0.2.1": map[string]any{"capacity": 30, "refill": "1/1h"}},
-	}
-	org := map[string]any{"match": map[string]any{"path": "/shared"}, "scope": "global", "limits": []any{bucket}}
-	if status := s.ask(http.MethodPut, "/api/v1/rules/org", org, nil); status != http.StatusCreated {
-		t.Fatal(status)
-	}
-	var fault api.Problem
-	if status := s.ask(http.MethodPut, "/api/v1/rules/team", within, &fault); status != http.StatusCreated {
-		t.Fatal(&fault)
-	}
-	p := open(t, s, 1280)
-	p.signIn(writer)
+	s.put("org", `{"match": {"path": "/shared"}, "scope": "global",
+		"limits": [{"algorithm": "token_bucket", "capacity": 100, "refill": "100/1h"}]}`)
+	s.put("team", `{"match": {"path": "/shared"}, "scope": "per_ip", "missing": "deny", "within": "org", "borrow": "7/1h",
+		"guaranteed": {"192.0.2.1": {"capacity": 30, "refill": "1/1h"}}}`)
+	p := signedIn(t, s, 1280)
 	p.visit("client/192.0.2.1")
 	p.shows("guaranteed")
 	p.shows("30 of 30")
@@ -179,15 +158,9 @@ func TestSharesOfAClient(t *testing.T) {
 func TestStuckHold(t *testing.T) {
 	t.Parallel()
 	s := ruled(t)
-	rule := map[string]any{
-		"match": map[string]any{"path": "/jobs"}, "scope": "per_ip",
-		"limits": []any{map[string]any{"algorithm": "concurrency", "capacity": 1, "name": "jobs"}},
-	}
-	if status := s.ask(http.MethodPut, "/api/v1/rules/jobs", rule, nil); status != http.StatusCreated {
-		t.Fatal(status)
-	}
-	p := open(t, s, 1280)
-	p.signIn(writer)
+	s.put("jobs", `{"match": {"path": "/jobs"}, "scope": "per_ip",
+		"limits": [{"algorithm": "concurrency", "capacity": 1, "name": "jobs"}]}`)
+	p := signedIn(t, s, 1280)
 	p.visit("client/192.0.2.7")
 	p.provoke("the hold is not shown", shown("job-17"), func() { s.reserve("job-17", "/jobs", "192.0.2.7") })
 	p.press("End")
@@ -202,9 +175,8 @@ func TestStrangersMarkup(t *testing.T) {
 	t.Parallel()
 	s := ruled(t)
 	const markup = `<img src=x onerror="document.title='broken'">`
-	s.limit("demo-api", map[string]any{"algorithm": "token_bucket", "capacity": 1, "refill": "1/h"})
-	p := open(t, s, 1280)
-	p.signIn(writer)
+	s.patch("demo-api", `{"limits": [{"algorithm": "token_bucket", "capacity": 1, "refill": "1/h"}]}`)
+	p := signedIn(t, s, 1280)
 	p.provoke("nothing of it is shown", shown("onerror"), func() { s.check("/api/x", "192.0.2.9", markup) })
 	p.visit("denials")
 	p.shows(markup)
@@ -248,54 +220,29 @@ func TestReaders(t *testing.T) {
 	}
 }
 
-// A session's cookie changes nothing for a page of another origin, and no page may frame the dashboard.
+// Nobody is signed in by a page of another origin. The cookie is not the token, and what the page may load is its own.
+// That a session changes nothing from elsewhere, and no frame shows the dashboard, the server's own tests hold.
 func TestOtherOrigins(t *testing.T) {
 	t.Parallel()
-	s := ruled(t)
-	post := func(path, body, origin, site string, cookies []*http.Cookie) *http.Response {
-		r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, s.admin+path, strings.NewReader(body)))(t)
-		r.Header.Set("Content-Type", "application/json")
-		if origin != "" {
-			r.Header.Set("Origin", origin)
-		}
-		if site != "" {
-			r.Header.Set("Sec-Fetch-Site", site)
-		}
-		for _, c := range cookies {
-			r.AddCookie(c)
-		}
+	s := serve(t)
+	signIn := func(origin, site string) *http.Response {
+		body := strings.NewReader(`{"token":"` + writer + `"}`)
+		r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, s.admin+"/session", body))(t)
+		r.Header = http.Header{"Content-Type": {"application/json"}, "Origin": {origin}, "Sec-Fetch-Site": {site}}
 		response := must.Get(http.DefaultClient.Do(r))(t)
 		_ = response.Body.Close()
 		return response
 	}
-	signedIn := post("/session", `{"token":"`+writer+`"}`, s.admin, "same-origin", nil)
-	cookies := signedIn.Cookies()
-	if signedIn.StatusCode != http.StatusOK || len(cookies) != 1 || strings.Contains(cookies[0].Value, writer) {
-		t.Fatalf("signing in: %d %v", signedIn.StatusCode, cookies)
+	here := signIn(s.admin, "same-origin")
+	if c := here.Cookies(); here.StatusCode != http.StatusOK || len(c) != 1 || strings.Contains(c[0].Value, writer) {
+		t.Fatalf("signing in: %d %v", here.StatusCode, c)
 	}
-	const reset, all = "/api/v1/rules/demo-api/reset", `{"all":true}`
-	for name, test := range map[string]struct {
-		origin, site string
-		cookies      []*http.Cookie
-		want         int
-	}{
-		"the dashboard":      {s.admin, "same-origin", cookies, http.StatusOK},
-		"another origin":     {"http://evil.example", "cross-site", cookies, http.StatusForbidden},
-		"another port":       {"http://127.0.0.1:1", "same-site", cookies, http.StatusForbidden},
-		"no origin":          {"", "cross-site", cookies, http.StatusForbidden},
-		"a sandboxed frame":  {"null", "", cookies, http.StatusForbidden},
-		"without the cookie": {s.admin, "same-origin", nil, http.StatusUnauthorized},
-	} {
-		if got := post(reset, all, test.origin, test.site, test.cookies).StatusCode; got != test.want {
-			t.Errorf("%s: %d, want %d", name, got, test.want)
-		}
-	}
-	if got := post("/session", `{"token":"`+writer+`"}`, "http://evil.example", "cross-site", nil); got.StatusCode != http.StatusForbidden || len(got.Cookies()) != 0 {
+	if got := signIn("http://evil.example", "cross-site"); got.StatusCode != http.StatusForbidden || len(got.Cookies()) != 0 {
 		t.Errorf("signing in from elsewhere: %d", got.StatusCode)
 	}
 	page := must.Get(http.Get(s.admin + "/"))(t) //nolint:noctx // a test
 	_ = page.Body.Close()
-	if policy := page.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "frame-ancestors 'none'") || !strings.Contains(policy, "script-src 'self';") {
+	if policy := page.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "script-src 'self';") {
 		t.Errorf("the policy is %q", policy)
 	}
 }
@@ -303,8 +250,7 @@ func TestOtherOrigins(t *testing.T) {
 // On a phone the pages stand in a menu, which closes when one is chosen.
 func TestMenu(t *testing.T) {
 	t.Parallel()
-	p := open(t, serve(t), 390)
-	p.signIn(writer)
+	p := signedIn(t, serve(t), 390)
 	const link = `[...document.querySelectorAll("nav a")].find((a) => a.textContent === "Denials")`
 	p.until("the menu is open", link+`?.checkVisibility() === false`)
 	p.press("Menu")
@@ -351,15 +297,11 @@ var emptyViews = []view{
 // axe-core finds no serious fault on any page, with traffic and empty, dark and light, wide and narrow.
 func TestAccessibility(t *testing.T) {
 	t.Parallel()
-	axe, err := os.ReadFile("../../service/web/node_modules/axe-core/axe.min.js")
-	if err != nil {
-		t.Fatalf("%v; make web installs it", err)
-	}
 	t.Run("traffic", func(t *testing.T) {
 		t.Parallel()
 		s := serve(t, "--demo")
 		p := open(t, s, 1280)
-		eval[bool](p, string(axe)+"; true") // once for all pages, which are one document
+		p.loadAxe() // once for all pages, which are one document
 		p.inspect(func() {}, view{name: "sign-in", shows: "--demo without one makes a token and writes it into the program's log"})
 		p.signIn(writer)
 		p.inspect(func() { // which the made-up traffic may bring late
@@ -369,11 +311,35 @@ func TestAccessibility(t *testing.T) {
 	})
 	t.Run("empty", func(t *testing.T) {
 		t.Parallel()
-		p := open(t, serve(t), 1280)
-		eval[bool](p, string(axe)+"; true")
-		p.signIn(writer)
+		p := signedIn(t, serve(t), 1280)
+		p.loadAxe()
 		p.inspect(func() {}, emptyViews...)
 	})
+}
+
+// loadAxe loads axe-core into the document.
+func (p *page) loadAxe() {
+	p.t.Helper()
+	axe, err := os.ReadFile("../../service/web/node_modules/axe-core/axe.min.js")
+	if err != nil {
+		p.t.Fatalf("%v; make web installs it", err)
+	}
+	eval[bool](p, string(axe)+"; true")
+}
+
+// expectNoFaults looks for serious faults by axe-core, with more options, and whether the page scrolls sideways.
+func (p *page) expectNoFaults(what, options string) {
+	p.t.Helper()
+	for _, fault := range eval[[]string](p, `axe.run(document, {resultTypes: ["violations"]`+options+`}).then((r) => r.violations
+		.filter((v) => v.impact === "serious" || v.impact === "critical")
+		.map((v) => v.id + ": " + v.nodes.map((n) => n.html.slice(0, 120)).slice(0, 3).join(" | ")))`) {
+		p.t.Errorf("%s: %s", what, fault)
+	}
+	if eval[int](p, "document.documentElement.scrollWidth - innerWidth") > 0 {
+		p.t.Errorf("%s: the page scrolls sideways: %s", what, eval[string](p, `[...document.querySelectorAll("main *")]
+			.filter((e) => e.getBoundingClientRect().right > innerWidth)
+			.map((e) => e.tagName + "." + e.className + " " + e.textContent.slice(0, 40)).slice(0, 5).join(" | ")`))
+	}
 }
 
 // inspect looks for faults in pages, in both widths and themes, and keeps pictures of them. The requests bring about
@@ -400,15 +366,7 @@ func (p *page) inspect(requests func(), views ...view) {
 					only = `, runOnly: ["color-contrast", "link-in-text-block"]`
 				}
 				eval[string](p, fmt.Sprintf("document.documentElement.dataset.theme = %q", theme))
-				found := eval[[]string](p, `axe.run(document, {resultTypes: ["violations"]`+only+`}).then((r) => r.violations.filter((v) => v.impact === "serious" || v.impact === "critical")
-					.map((v) => v.id + ": " + v.nodes.map((n) => n.html.slice(0, 120)).slice(0, 3).join(" | ")))`)
-				for _, fault := range found {
-					p.t.Errorf("%s, %s, %d wide: %s", v.name, theme, width, fault)
-				}
-				if eval[int](p, "document.documentElement.scrollWidth - innerWidth") > 0 {
-					p.t.Errorf("%s, %d wide: the page scrolls sideways: %s", v.name, width,
-						eval[string](p, `[...document.querySelectorAll("main *")].filter((e) => e.getBoundingClientRect().right > innerWidth).map((e) => e.tagName + "." + e.className + " " + e.textContent.slice(0, 40)).slice(0, 5).join(" | ")`))
-				}
+				p.expectNoFaults(fmt.Sprintf("%s, %s, %d wide", v.name, theme, width), only)
 				p.picture(v.name, theme, width)
 			}
 		}
@@ -427,12 +385,7 @@ func (p *page) picture(name, theme string, width int64) {
 	if *screenshots == "" {
 		return
 	}
-	picture, err := chromedp.Run(p.ctx, chromedp.FullScreenshot(100))
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	picture := must.Get(chromedp.Run(p.ctx, chromedp.FullScreenshot(100)))(p.t)
 	name = fmt.Sprintf("%s-%s-%d.png", name, theme, width)
-	if err := os.WriteFile(filepath.Join(*screenshots, name), picture, 0o600); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, os.WriteFile(filepath.Join(*screenshots, name), picture, 0o600))
 }

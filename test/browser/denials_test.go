@@ -21,22 +21,16 @@ func denied(texts ...string) string {
 	return fmt.Sprintf(`[...document.querySelectorAll("[aria-label*=enials] tbody tr")].some((r) => %s)`, strings.Join(has, " && "))
 }
 
+// once is how a rule ends that admits one request a day.
+const once = `"missing": "skip", "limits": [{"algorithm": "fixed_window", "limit": 1, "window": "1d", "start": "first_request"}]}`
+
 // Denials are found by their request ID and since a time, explained with what is known of the request, and saved as a file, in
 // which no text of a stranger is a formula.
 func TestDenials(t *testing.T) {
 	t.Parallel()
 	s := ruled(t)
-	rule := map[string]any{
-		"match": map[string]any{"path": "/**", "attributes": map[string]any{"plan": []string{"free"}}}, "scope": []string{"per_user", "custom:tenant"},
-		"missing": "skip", "limits": []any{map[string]any{"algorithm": "fixed_window", "limit": 1, "window": "1d", "start": "first_request"}},
-	}
-	if status := s.ask(http.MethodPut, "/api/v1/rules/free", rule, nil); status != http.StatusCreated {
-		t.Fatal(status)
-	}
-	regions := map[string]any{"scope": "custom:region", "missing": "skip", "limits": rule["limits"]}
-	if status := s.ask(http.MethodPut, "/api/v1/rules/regions", regions, nil); status != http.StatusCreated {
-		t.Fatal(status)
-	}
+	s.put("free", `{"match": {"path": "/**", "attributes": {"plan": ["free"]}}, "scope": ["per_user", "custom:tenant"], `+once)
+	s.put("regions", `{"scope": "custom:region", `+once)
 	ask := func() {
 		s.post("/api/v1/rate-limit/evaluate", api.EvaluateRequest{
 			Method: http.MethodGet, Path: "/orders", IP: "192.0.2.9",
@@ -45,18 +39,13 @@ func TestDenials(t *testing.T) {
 	}
 	ask()
 	s.guess("192.0.2.1")
-	p := open(t, s, 1440)
-	p.signIn(writer)
+	p := signedIn(t, s, 1440)
 	p.visit("denials")
 	p.provoke("the denial is not shown", denied("free", "1 fixed window", "over the limit", "GET /orders"), func() {
 		ask()
 		p.press("Search")
 	})
-	p.act("there is no file", `[...document.querySelectorAll("button")].find((b) => b.textContent === "Download CSV")`, `(button) => {
-		const make = URL.createObjectURL;
-		URL.createObjectURL = (blob) => { blob.text().then((text) => (window.saved = text)); return make.call(URL, blob); };
-		button.click();
-	}`)
+	p.save("Download CSV")
 	p.until("nothing was saved", `window.saved?.includes("/orders")`)
 	if text := eval[string](p, "window.saved"); !strings.HasPrefix(text, `"first","last","count","client","rule"`) || !strings.Contains(text, `,"'=a\|b|c\\d","free",`) || !strings.Contains(text, `"192.0.2.1","demo-login"`) {
 		t.Errorf("the file is\n%s", text)
@@ -92,17 +81,13 @@ func TestDenials(t *testing.T) {
 func TestExceptionOfAKey(t *testing.T) {
 	t.Parallel()
 	s := ruled(t)
-	rule := map[string]any{"scope": "per_api_key", "missing": "skip", "limits": []any{map[string]any{"algorithm": "fixed_window", "limit": 1, "window": "1d", "start": "first_request"}}}
-	if status := s.ask(http.MethodPut, "/api/v1/rules/keys", rule, nil); status != http.StatusCreated {
-		t.Fatal(status)
-	}
+	s.put("keys", `{"scope": "per_api_key", `+once)
 	ask := func() {
 		s.post("/api/v1/rate-limit/evaluate", api.EvaluateRequest{Path: "/x", IP: "192.0.2.9", Attributes: map[string]string{api.AttributeAPIKey: "key-A"}})
 	}
 	ask()
 	ask()
-	p := open(t, s, 1280)
-	p.signIn(writer)
+	p := signedIn(t, s, 1280)
 	p.visit("client/key-A")
 	p.until("its denial is not found", denied("keys", "over the limit"))
 	p.shows("0 of 1")
@@ -110,17 +95,11 @@ func TestExceptionOfAKey(t *testing.T) {
 	const field = `[...document.querySelectorAll("label")].find((l) => l.firstChild.textContent.startsWith("Ends:"))?.querySelector("input")`
 	p.until("the rule is not chosen", `document.querySelector("[aria-label='The override, as YAML']")?.value.includes("limit: 2")`)
 	p.act("no end can be typed", field, setValue(`() => "soon"`))
-	p.until("what is no time can be put in force", `[...document.querySelectorAll("button")].find((b) => b.textContent === "Put in force").disabled`)
+	p.until("what is no time can be put in force", button("Put in force")+".disabled")
 	p.act("no end can be typed", field, setValue(fmt.Sprintf("() => %q", end.Format("2006-01-02 15:04"))))
 	p.press("Put in force")
 	p.shows("In force for this client until " + end.Format("2006-01-02 15:04") + ": the override below.")
-	var saved struct {
-		Overrides []struct {
-			Until  time.Time
-			Limits []struct{ Limit int }
-		}
-	}
-	if s.ask(http.MethodGet, "/api/v1/rules/keys", nil, &saved); len(saved.Overrides) != 1 || !saved.Overrides[0].Until.Equal(end) || saved.Overrides[0].Limits[0].Limit != 2 {
+	if saved := s.rule("keys"); len(saved.Overrides) != 1 || !saved.Overrides[0].Until.Equal(end) || saved.Overrides[0].Limits[0].Limit != 2 {
 		t.Errorf("the rule has the overrides %+v", saved.Overrides)
 	}
 	p.press("Without an end")

@@ -115,20 +115,60 @@ func ruled(t testing.TB, args ...string) *service {
 	t.Helper()
 	list := must.Get(os.ReadFile("../../service/internal/demo/demo.json"))(t)
 	s := serve(t, args...)
-	rules := map[string]any{"rules": json.RawMessage(list)}
-	if status := s.ask(http.MethodPut, "/api/v1/rules", rules, nil); status != http.StatusOK {
-		t.Fatal(status)
-	}
+	s.putAll(json.RawMessage(list))
 	return s
 }
 
-// limit gives a rule another limit.
-func (s *service) limit(rule string, limit map[string]any) {
+// putAll puts rules in force.
+func (s *service) putAll(list any) {
 	s.t.Helper()
-	patch := map[string]any{"limits": []any{limit}}
-	if status := s.ask(http.MethodPatch, "/api/v1/rules/"+rule, patch, nil); status != http.StatusOK {
+	if status := s.ask(http.MethodPut, "/api/v1/rules", map[string]any{"rules": list}, nil); status != http.StatusOK {
 		s.t.Fatal(status)
 	}
+}
+
+// put makes a rule, from JSON.
+func (s *service) put(id, rule string) {
+	s.t.Helper()
+	var fault json.RawMessage
+	if status := s.ask(http.MethodPut, "/api/v1/rules/"+id, json.RawMessage(rule), &fault); status != http.StatusCreated {
+		s.t.Fatalf("rule %s: %d %s", id, status, fault)
+	}
+}
+
+// patch changes a rule, by JSON.
+func (s *service) patch(id, change string) {
+	s.t.Helper()
+	if status := s.ask(http.MethodPatch, "/api/v1/rules/"+id, json.RawMessage(change), nil); status != http.StatusOK {
+		s.t.Fatalf("rule %s: %d", id, status)
+	}
+}
+
+// A rule is what the tests look at of one.
+type rule struct {
+	Match struct {
+		Methods, Paths, Except []string
+		Headers                map[string]string
+	}
+	Scope     any
+	OnExceed  string `json:"on_exceed"`
+	Cost      int
+	Limits    []map[string]any
+	Overrides []struct {
+		Key    string
+		Until  time.Time
+		Limits []struct{ Limit int }
+	}
+	Guaranteed map[string]struct{ Capacity int }
+}
+
+// rule is one that is in force.
+func (s *service) rule(id string) (r rule) {
+	s.t.Helper()
+	if status := s.ask(http.MethodGet, "/api/v1/rules/"+id, nil, &r); status != http.StatusOK {
+		s.t.Fatalf("rule %s: %d", id, status)
+	}
+	return r
 }
 
 // ask sends a request with the writer's token and decodes the answer into body, if there is one.
@@ -136,25 +176,15 @@ func (s *service) ask(method, path string, content, body any) int {
 	s.t.Helper()
 	var text bytes.Buffer
 	if content != nil {
-		if err := json.NewEncoder(&text).Encode(content); err != nil {
-			s.t.Fatal(err)
-		}
+		must.Do(s.t, json.NewEncoder(&text).Encode(content))
 	}
-	r, err := http.NewRequestWithContext(s.t.Context(), method, s.admin+path, &text)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(s.t.Context(), method, s.admin+path, &text))(s.t)
 	r.Header.Set("Authorization", "Bearer "+writer)
 	r.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	response := must.Get(http.DefaultClient.Do(r))(s.t)
 	defer func() { _ = response.Body.Close() }()
 	if body != nil {
-		if err := json.NewDecoder(response.Body).Decode(body); err != nil {
-			s.t.Fatal(err)
-		}
+		must.Do(s.t, json.NewDecoder(response.Body).Decode(body))
 	}
 	return response.StatusCode
 }
@@ -186,14 +216,8 @@ func (s *service) check(path, ip, user string) {
 // post sends a request to the API and returns its status.
 func (s *service) post(path string, content any) int {
 	s.t.Helper()
-	body, err := json.Marshal(content)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	response, err := http.Post(s.api+path, "application/json", bytes.NewReader(body)) //nolint:noctx // a test
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	body := must.Get(json.Marshal(content))(s.t)
+	response := must.Get(http.Post(s.api+path, "application/json", bytes.NewReader(body)))(s.t) //nolint:noctx // a test
 	_ = response.Body.Close()
 	return response.StatusCode
 }
@@ -209,13 +233,27 @@ type page struct {
 	refusals bool     // whether answers that refuse are none
 }
 
+// signedIn opens the dashboard in a browser with which somebody has signed in who may write.
+func signedIn(t *testing.T, s *service, width int64) *page {
+	t.Helper()
+	p := open(t, s, width)
+	p.signIn(writer)
+	return p
+}
+
+// newBrowser starts a browser, which ends with the test.
+func newBrowser(t *testing.T) context.Context {
+	t.Helper()
+	allocator, end := chromedp.NewExecAllocator(context.Background(),
+		chromedp.NoSandbox, chromedp.Headless, chromedp.NoFirstRun, chromedp.WSURLReadTimeout(patience))
+	t.Cleanup(end)
+	return allocator
+}
+
 // open opens the dashboard in a browser that nobody has signed in with.
 func open(t *testing.T, s *service, width int64) *page {
 	t.Helper()
-	allocator, endAllocator := chromedp.NewExecAllocator(context.Background(),
-		chromedp.NoSandbox, chromedp.Headless, chromedp.NoFirstRun, chromedp.WSURLReadTimeout(patience))
-	t.Cleanup(endAllocator)
-	p := openTab(t, s, allocator)
+	p := openTab(t, s, newBrowser(t))
 	p.do(chromedp.EmulateViewport(width, 900), chromedp.Navigate(s.admin+"/"), chromedp.WaitVisible("[name=token]"))
 	return p
 }
@@ -383,6 +421,21 @@ func (p *page) press(text string) {
 	p.t.Helper()
 	button := fmt.Sprintf("[...document.querySelectorAll('button')].find((b) => b.textContent === %q && !b.disabled)", text)
 	p.act(fmt.Sprintf("there is no button %q", text), button, "(b) => { window.confirm = () => true; b.click(); }")
+}
+
+// button is the expression of the first button with a text.
+func button(text string) string {
+	return fmt.Sprintf(`[...document.querySelectorAll("button")].find((b) => b.textContent === %q)`, text)
+}
+
+// save presses a button that saves a file, which is in window.saved then.
+func (p *page) save(text string) {
+	p.t.Helper()
+	p.act("there is no "+text, button(text), `(button) => {
+		const make = URL.createObjectURL;
+		URL.createObjectURL = (blob) => { blob.text().then((text) => (window.saved = text)); return make.call(URL, blob); };
+		button.click();
+	}`)
 }
 
 // write changes the text in the editor of a rule by a function of the page.

@@ -15,8 +15,7 @@ const lostNotice = "are lost when it ends"
 func TestRulesThatAreLost(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	p := open(t, s, 1280)
-	p.signIn(writer)
+	p := signedIn(t, s, 1280)
 	p.visit("rules")
 	p.shows(lostNotice)
 	p.visit("denials")
@@ -37,8 +36,7 @@ func TestRulesFromFiles(t *testing.T) {
 	const rules = "rules: [{id: login, match: {path: /login}, scope: per_ip, limits: [{algorithm: fixed_window, limit: 3, window: 1h}]}]"
 	must.Do(t, os.WriteFile(file, []byte(rules), 0o600))
 	s := serve(t, "--rules-from", file)
-	p := open(t, s, 1280)
-	p.signIn(writer)
+	p := signedIn(t, s, 1280)
 	buttons := func(page, shows, want string) {
 		t.Helper()
 		p.visit(page)
@@ -53,7 +51,7 @@ func TestRulesFromFiles(t *testing.T) {
 	p.shows("None is kept, as rules come from the files of")
 	p.until("the rule can't be typed over",
 		`document.querySelector("main fieldset").disabled && document.querySelector("main textarea[readonly]") !== null`)
-	p.act("no copy", `[...document.querySelectorAll("button")].find((b) => b.textContent === "Copy as YAML")`,
+	p.act("no copy", button("Copy as YAML"),
 		`(b) => { Object.defineProperty(navigator, "clipboard", {value: {writeText: async (text) => { window.copied = text; }}}); b.click(); }`)
 	p.shows("copied")
 	if got := eval[string](p, "window.copied"); got != "- id: login\n  match:\n    path: /login\n  scope: per_ip\n  limits:\n    - algorithm: fixed_window\n      limit: 3\n      window: 1h\n" {

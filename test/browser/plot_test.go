@@ -10,8 +10,7 @@ import (
 func TestValuesOfPlots(t *testing.T) {
 	t.Parallel()
 	s := ruled(t)
-	p := open(t, s, 1280)
-	p.signIn(writer)
+	p := signedIn(t, s, 1280)
 	const plot, values = `document.querySelector(".plot")`, `document.querySelector(".plot .values").innerText`
 	p.provoke("no plot is shown", there(plot), func() { s.guess("192.0.2.1") })
 	// A key is pressed until it has done what it is for: the plot may be drawn anew, or not be laid out yet.
@@ -42,8 +41,7 @@ func TestValuesOfPlots(t *testing.T) {
 func TestTimes(t *testing.T) {
 	t.Parallel()
 	s := ruled(t)
-	p := open(t, s, 1280)
-	p.signIn(writer)
+	p := signedIn(t, s, 1280)
 	p.provoke("no denial is shown", shown("Last denials"), func() { s.guess("192.0.2.1") })
 	for _, place := range []string{"", "denials", "client/192.0.2.1", "rules", "revisions"} {
 		p.visit(place)

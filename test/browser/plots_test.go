@@ -1,7 +1,6 @@
 package browser
 
 import (
-	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -73,10 +72,7 @@ func reported(t *testing.T, folder string, args ...string) (r *report, page *pag
 		t.Fatalf("%v\n%s", err, text)
 	}
 	must.Do(t, json.Unmarshal(text, &r))
-	allocator, end := chromedp.NewExecAllocator(context.Background(),
-		chromedp.NoSandbox, chromedp.Headless, chromedp.NoFirstRun, chromedp.WSURLReadTimeout(patience))
-	t.Cleanup(end)
-	page = openTab(t, &service{admin: "file://" + folder}, allocator)
+	page = openTab(t, &service{admin: "file://" + folder}, newBrowser(t))
 	page.do(chromedp.EmulateViewport(1280, 900), chromedp.Navigate("file://"+filepath.Join(folder, "report.html")))
 	link := eval[string](page, `document.querySelector("a[download]").getAttribute("href")`)
 	picture = must.Get(url.PathUnescape(strings.TrimPrefix(link, "data:image/svg+xml,")))(t)
@@ -87,9 +83,7 @@ func reported(t *testing.T, folder string, args ...string) (r *report, page *pag
 func sameAsGuide(t *testing.T, name, drawn string) {
 	t.Helper()
 	if *rewrite {
-		if err := os.WriteFile(filepath.Join(guides, "simulate", name), []byte(drawn), 0o644); err != nil { //nolint:gosec // as files that others may read
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(guides, "simulate", name), []byte(drawn), 0o644)) //nolint:gosec // others may read it
 	}
 	if guideText(t, "simulate/"+name) != drawn {
 		t.Errorf("docs/simulate/%s is another picture; make simulate-plots draws it", name)

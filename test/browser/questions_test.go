@@ -30,8 +30,7 @@ func TestQuestions(t *testing.T) {
 	for user := range 10 {
 		s.check("/api/x", "192.0.2.2", fmt.Sprint("user-", user)) // for whom limits are suggested
 	}
-	p := open(t, s, 1280)
-	p.signIn(writer)
+	p := signedIn(t, s, 1280)
 
 	guess := func() { s.guess(guesser) }
 	p.provoke("the overview does not say why a client is denied", fmt.Sprintf(`[...document.querySelectorAll("section[aria-label=Clients] tr")]
@@ -44,14 +43,7 @@ func TestQuestions(t *testing.T) {
 	p.press("For 2 hours")
 	p.press("Put in force")
 	p.shows("In force for this client until 2")
-	var rule struct {
-		Overrides []struct {
-			Key    string
-			Limits []struct{ Limit int }
-			Until  time.Time
-		}
-	}
-	if s.ask(http.MethodGet, "/api/v1/rules/demo-login", nil, &rule); len(rule.Overrides) != 1 || rule.Overrides[0].Key != guesser || rule.Overrides[0].Limits[0].Limit != 10 || rule.Overrides[0].Until.IsZero() {
+	if rule := s.rule("demo-login"); len(rule.Overrides) != 1 || rule.Overrides[0].Key != guesser || rule.Overrides[0].Limits[0].Limit != 10 || rule.Overrides[0].Until.IsZero() {
 		t.Errorf("the rule has the overrides %+v", rule.Overrides)
 	}
 
@@ -91,8 +83,7 @@ func TestQuestions(t *testing.T) {
 func TestTenTabs(t *testing.T) {
 	t.Parallel()
 	s := ruled(t)
-	p := open(t, s, 1280)
-	p.signIn(writer)
+	p := signedIn(t, s, 1280)
 	tabs := []*page{p}
 	for len(tabs) < 10 {
 		tab := openTab(t, s, p.ctx)
@@ -149,8 +140,7 @@ func TestAllProcesses(t *testing.T) {
 	s.guess("192.0.2.1")
 	other.guess("192.0.2.2")
 	other.guess("192.0.2.3")
-	p := open(t, s, 1440)
-	p.signIn(writer)
+	p := signedIn(t, s, 1440)
 	const row = `[...document.querySelectorAll("section[aria-label='Rules by denials'] tbody tr")].find((r) => r.cells[0].innerText === "demo-login")`
 	p.until("the time is not labelled", `/^All 2 processes, last \d/.test(document.querySelector("h2.group").innerText) && document.querySelector("h1").innerText.includes("(all 2 processes, last ")`)
 	p.until("not all are counted", row+`.cells[1].innerText === "3" && `+row+`.cells[3].innerText === "18" && `+row+`.cells[4].innerText === "3"`)

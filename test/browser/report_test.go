@@ -2,45 +2,34 @@ package browser
 
 import (
 	"context"
-	"os"
+	"fmt"
 	"testing"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // The page that `stint simulate --html` writes has no serious fault, light and dark, and fits a phone. Its plots have one
 // scale, and it says who is hurt.
 func TestReport(t *testing.T) {
 	t.Parallel()
-	axe, err := os.ReadFile("../../service/web/node_modules/axe-core/axe.min.js")
-	if err != nil {
-		t.Fatalf("%v; make web installs it", err)
-	}
 	_, p, _ := reported(t, t.TempDir(), "--pattern", "retry-storm", "--limit", "100/1m")
 	p.shows("5 of 100 clients (5.00%) are denied at least once, 1 of them more than half of what they ask for.")
-	eval[bool](p, string(axe)+"; true")
+	p.loadAxe()
 	backgrounds := map[string]bool{}
 	for _, width := range []int64{1280, 390} {
 		for _, scheme := range []string{"light", "dark"} {
-			_, err := chromedp.Run(p.ctx, chromedp.Action[cdp.Empty](func(ctx context.Context, t *chromedp.Target) (cdp.Empty, error) {
+			must.Get(chromedp.Run(p.ctx, chromedp.Action[cdp.Empty](func(ctx context.Context, t *chromedp.Target) (cdp.Empty, error) {
 				return cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 					Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
 				})
-			}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			})))(t)
 			p.do(chromedp.EmulateViewport(width, 900))
 			backgrounds[eval[string](p, "getComputedStyle(document.body).backgroundColor")] = true
-			for _, fault := range eval[[]string](p, `axe.run(document, {resultTypes: ["violations"]}).then((r) => r.violations.filter((v) => v.impact === "serious" || v.impact === "critical")
-				.map((v) => v.id + ": " + v.nodes.map((n) => n.html.slice(0, 120)).slice(0, 3).join(" | ")))`) {
-				t.Errorf("%s, %d wide: %s", scheme, width, fault)
-			}
-			if over := eval[int](p, "document.documentElement.scrollWidth - innerWidth"); over > 0 {
-				t.Errorf("%s, %d wide: the page scrolls sideways by %d", scheme, width, over)
-			}
+			p.expectNoFaults(fmt.Sprintf("%s, %d wide", scheme, width), "")
 			p.picture("report", scheme, width)
 		}
 	}

@@ -28,16 +28,10 @@ func (p *page) draft() string {
 func TestRuleForm(t *testing.T) {
 	t.Parallel()
 	s := ruled(t)
-	rule := map[string]any{
-		"match": map[string]any{"path": "/orders", "headers": map[string]any{"X-Plan": "free"}}, "scope": "per_user", "missing": "deny", "cost": 2,
-		"limits":    []any{map[string]any{"algorithm": "sliding_window_log", "limit": 5, "window": "1m", "min_interval": "10ms"}},
-		"overrides": []any{map[string]any{"key": "ann", "unlimited": true}},
-	}
-	if status := s.ask(http.MethodPut, "/api/v1/rules/orders", rule, nil); status != http.StatusCreated {
-		t.Fatal(status)
-	}
-	p := open(t, s, 1280)
-	p.signIn(writer)
+	s.put("orders", `{"match": {"path": "/orders", "headers": {"X-Plan": "free"}}, "scope": "per_user", "missing": "deny", "cost": 2,
+		"limits": [{"algorithm": "sliding_window_log", "limit": 5, "window": "1m", "min_interval": "10ms"}],
+		"overrides": [{"key": "ann", "unlimited": true}]}`)
+	p := signedIn(t, s, 1280)
 	p.visit("rules/orders")
 	p.shows("Not shown here, and left as it is in the YAML: cost, overrides, limits[0].min_interval.")
 	p.write(`(text) => "# kept for the auditors\n" + text`)
@@ -65,16 +59,7 @@ func TestRuleForm(t *testing.T) {
 	p.write(`(text) => text.replace("scope: [per_user", "scope: per_user")`)
 	p.press("Enforce at once")
 	p.shows("60 per minute (60 at once) per user")
-	var saved struct {
-		Match struct {
-			Methods, Paths, Except []string
-			Headers                map[string]string
-		}
-		Limits    []map[string]any
-		Cost      int
-		Overrides []any
-	}
-	if s.ask(http.MethodGet, "/api/v1/rules/orders", nil, &saved); len(saved.Match.Except) != 2 || len(saved.Match.Paths) != 2 || saved.Match.Headers["X-Plan"] != "free" ||
+	if saved := s.rule("orders"); len(saved.Match.Except) != 2 || len(saved.Match.Paths) != 2 || saved.Match.Headers["X-Plan"] != "free" ||
 		saved.Limits[0]["capacity"] != 60.0 || saved.Limits[0]["algorithm"] != "token_bucket" || saved.Cost != 2 || len(saved.Overrides) != 1 {
 		t.Errorf("the rule is %+v", saved)
 	}
@@ -84,19 +69,10 @@ func TestRuleForm(t *testing.T) {
 func TestRuleWithin(t *testing.T) {
 	t.Parallel()
 	s := ruled(t)
-	bucket := map[string]any{"algorithm": "token_bucket", "capacity": 100, "refill": "100/s"}
-	org := map[string]any{"scope": "custom:org", "missing": "skip", "limits": []any{bucket}}
-	team := map[string]any{
-		"scope": "custom:team", "missing": "skip", "within": "org", "borrow": true, "guaranteed": map[string]any{"search": map[string]any{"capacity": 10, "refill": "10/s"}},
-	}
-	for i, rule := range []map[string]any{org, team} {
-		id := []string{"org", "team"}[i]
-		if status := s.ask(http.MethodPut, "/api/v1/rules/"+id, rule, nil); status != http.StatusCreated {
-			t.Fatal(status)
-		}
-	}
-	p := open(t, s, 1280)
-	p.signIn(writer)
+	s.put("org", `{"scope": "custom:org", "missing": "skip", "limits": [{"algorithm": "token_bucket", "capacity": 100, "refill": "100/s"}]}`)
+	s.put("team", `{"scope": "custom:team", "missing": "skip", "within": "org", "borrow": true,
+		"guaranteed": {"search": {"capacity": 10, "refill": "10/s"}}}`)
+	p := signedIn(t, s, 1280)
 	p.visit("rules/team")
 	p.write(`(text) => text.replace("capacity: 10", "capacity: 101")`)
 	p.shows("allowed: at most 100, what rule org has")
@@ -107,11 +83,8 @@ func TestRuleWithin(t *testing.T) {
 		t.Error("the page offers to try it in shadow")
 	}
 	p.press("Enforce at once")
-	p.until("the rule is not saved", `![...document.querySelectorAll("button")].some((b) => b.textContent === "Undo")`)
-	var saved struct {
-		Guaranteed map[string]struct{ Capacity int }
-	}
-	if s.ask(http.MethodGet, "/api/v1/rules/team", nil, &saved); saved.Guaranteed["search"].Capacity != 95 {
+	p.until("the rule is not saved", "!("+there(button("Undo"))+")")
+	if saved := s.rule("team"); saved.Guaranteed["search"].Capacity != 95 {
 		t.Errorf("the rule is %+v", saved)
 	}
 }
@@ -125,8 +98,7 @@ func TestSuggestion(t *testing.T) {
 			s.check("/api/search", "192.0.2.1", fmt.Sprint("user-", user))
 		}
 	}
-	p := open(t, s, 1280)
-	p.signIn(writer)
+	p := signedIn(t, s, 1280)
 	p.visit("simulate")
 	p.until("the rules in force are not there", "document.querySelector('textarea').value.includes('capacity: 40')")
 	p.write(`(text) => text.replace("limit: 300", "limit: 200")`)
@@ -141,15 +113,9 @@ func TestSuggestion(t *testing.T) {
 	for panel, rule := range map[string]string{"Suggested limits": "demo-api", "What the candidate changes": "demo-search"} {
 		p.click("nothing to save of "+rule, row(panel, rule)+`?.querySelector("button")`)
 		p.until(rule+" is not saved", row(panel, rule)+`?.textContent.includes("saved; compare")`)
-		var candidate struct {
-			OnExceed string `json:"on_exceed"`
-			Limits   []map[string]any
-		}
-		if status := s.ask(http.MethodGet, "/api/v1/rules/"+rule+".candidate", nil, &candidate); status != http.StatusOK || candidate.OnExceed != "shadow" {
-			t.Fatalf("%s: %d %+v", rule, status, candidate)
-		}
-		if rule == "demo-search" && candidate.Limits[0]["limit"] != 200.0 {
-			t.Errorf("the candidate is %+v", candidate)
+		candidate := s.rule(rule + ".candidate")
+		if candidate.OnExceed != "shadow" || rule == "demo-search" && candidate.Limits[0]["limit"] != 200.0 {
+			t.Errorf("the candidate of %s is %+v", rule, candidate)
 		}
 	}
 	p.visit("rules/demo-search")
@@ -160,11 +126,8 @@ func TestSuggestion(t *testing.T) {
 func TestLabels(t *testing.T) {
 	t.Parallel()
 	s := ruled(t)
-	if status := s.ask(http.MethodPatch, "/api/v1/rules/demo-export", map[string]any{"labels": map[string]string{"team": "mail"}}, nil); status != http.StatusOK {
-		t.Fatal(status)
-	}
-	p := open(t, s, 1280)
-	p.signIn(writer)
+	s.patch("demo-export", `{"labels": {"team": "mail"}}`)
+	p := signedIn(t, s, 1280)
 	p.visit("rules")
 	const label = `[...document.querySelectorAll("main td a")].find((a) => a.textContent === "team:mail")`
 	p.click("the label is not shown", label)
@@ -181,17 +144,14 @@ func TestLabels(t *testing.T) {
 func TestOverview(t *testing.T) {
 	t.Parallel()
 	s := ruled(t)
-	p := open(t, s, 1280)
-	p.signIn(writer)
+	p := signedIn(t, s, 1280)
 	const (
 		near   = `/[1-9] rules? near (its|their) limit/.test(document.querySelector("main h1").innerText)`
 		memory = `/memory, this process\s+[0-9.]+ ([KM]i)?B of/.test(document.querySelector("section[aria-label=Store]").innerText)`
 	)
 	p.provoke("no rule is near its limit", near, func() { s.guess("192.0.2.1") })
 	p.until("the store's memory is not told", memory)
-	if status := s.ask(http.MethodPatch, "/api/v1/rules/demo-export", map[string]any{"priority": 7}, nil); status != http.StatusOK {
-		t.Fatal(status)
-	}
+	s.patch("demo-export", `{"priority": 7}`)
 	changed := `[...document.querySelectorAll("section[aria-label='What changed'] a")].find((a) => a.textContent === "revision 2")`
 	p.click("the change is not told", changed)
 	p.shows("+ priority: 7")
@@ -202,11 +162,8 @@ func TestOverview(t *testing.T) {
 func TestTransferOfRules(t *testing.T) {
 	t.Parallel()
 	s := ruled(t)
-	if status := s.ask(http.MethodPatch, "/api/v1/rules/demo-export", map[string]any{"enabled": false}, nil); status != http.StatusOK {
-		t.Fatal(status)
-	}
-	p := open(t, s, 1280)
-	p.signIn(writer)
+	s.patch("demo-export", `{"enabled": false}`)
+	p := signedIn(t, s, 1280)
 	p.visit("rules")
 	var counts struct {
 		Total, Enabled, Disabled, Shadow int
@@ -231,11 +188,7 @@ func TestTransferOfRules(t *testing.T) {
 	}
 
 	p.click("there is no export", `[...document.querySelectorAll("summary")].find((s) => s.textContent === "Export and import")`)
-	p.act("there is no export", `[...document.querySelectorAll("button")].find((b) => b.textContent === "Export all rules")`, `(button) => {
-		const make = URL.createObjectURL;
-		URL.createObjectURL = (blob) => { blob.text().then((text) => (window.saved = text)); return make.call(URL, blob); };
-		button.click();
-	}`)
+	p.save("Export all rules")
 	p.until("nothing was saved", `window.saved?.includes("id: demo-export")`)
 	choose := func(text string) {
 		t.Helper()
@@ -277,8 +230,7 @@ func TestTransferOfRules(t *testing.T) {
 func TestNetworksInTheForm(t *testing.T) {
 	t.Parallel()
 	s := ruled(t)
-	p := open(t, s, 1280)
-	p.signIn(writer)
+	p := signedIn(t, s, 1280)
 	p.visit("rules/demo-login")
 	p.until("there are no bits", there(formField("Bits of IPv4")))
 	p.fillForm("Bits of IPv4", "24")
@@ -287,13 +239,8 @@ func TestNetworksInTheForm(t *testing.T) {
 	p.until("the text has no network", text+`.includes("scope:\n  per_ip:\n    ipv4: 24\n    ipv6: 48\n")`)
 	p.fillForm("Bits of IPv6", "")
 	p.press("Enforce at once")
-	p.until("the rule is not saved", `![...document.querySelectorAll("button")].some((b) => b.textContent === "Undo")`)
-	var saved struct {
-		Scope struct {
-			PerIP map[string]int `json:"per_ip"`
-		}
-	}
-	if s.ask(http.MethodGet, "/api/v1/rules/demo-login", nil, &saved); len(saved.Scope.PerIP) != 1 || saved.Scope.PerIP["ipv4"] != 24 {
+	p.until("the rule is not saved", "!("+there(button("Undo"))+")")
+	if saved := s.rule("demo-login"); fmt.Sprint(saved.Scope) != "map[per_ip:map[ipv4:24]]" {
 		t.Errorf("the rule is %+v", saved)
 	}
 	p.fillForm("Bits of IPv4", "")
@@ -306,8 +253,7 @@ func TestNetworksInTheForm(t *testing.T) {
 // form if it has no group.
 func TestFaultsBesideFields(t *testing.T) {
 	t.Parallel()
-	p := open(t, ruled(t), 1280)
-	p.signIn(writer)
+	p := signedIn(t, ruled(t), 1280)
 	p.visit("rules/new")
 	p.until("there is no form", there(formField("ID")))
 	p.write(`() => ` + fmt.Sprintf("%q", `id: "a b"

@@ -56,9 +56,7 @@ func (s *service) fill() {
 			"limits": []any{map[string]any{"algorithm": "token_bucket", "capacity": 1 + i%20, "refill": "1/m"}},
 		}
 	}
-	if status := s.ask(http.MethodPut, "/api/v1/rules", map[string]any{"rules": list}, nil); status != http.StatusOK {
-		s.t.Fatal(status)
-	}
+	s.putAll(list)
 }
 
 // evaluate asks by the rule i for one of many clients.
@@ -97,8 +95,7 @@ func TestManyRules(t *testing.T) {
 	})
 	defer load.Wait()
 	defer stop()
-	p := open(t, s, 1280)
-	p.signIn(writer)
+	p := signedIn(t, s, 1280)
 	p.visit("rules")
 	p.until("the rules are not there", `document.querySelector("h1").innerText.includes("000 rules")`)
 	p.until("there are no sparklines", `document.querySelectorAll(".window svg.spark polyline").length > 20`)
@@ -161,9 +158,7 @@ func (p *page) traced() (longest func() time.Duration) {
 	p.t.Helper()
 	call := func(action chromedp.Action[cdp.Empty]) {
 		p.t.Helper()
-		if _, err := chromedp.Run(p.ctx, action); err != nil {
-			p.t.Fatal(err)
-		}
+		must.Get(chromedp.Run(p.ctx, action))(p.t)
 	}
 	type place struct{ Pid, Tid int }
 	main, spent := map[place]bool{}, map[place]int64{} // the pages' threads; of each the longest task, microseconds
@@ -184,7 +179,7 @@ func (p *page) traced() (longest func() time.Duration) {
 		spent[e.place] = max(spent[e.place], e.Tdur)
 	}
 	complete := make(chan struct{}, 1) // the listener stays, and hears of later traces, too
-	err := chromedp.Listen(p.ctx, func(event any) {
+	must.Do(p.t, chromedp.Listen(p.ctx, func(event any) {
 		switch e := event.(type) {
 		case *tracing.EventDataCollected:
 			for _, text := range e.Value {
@@ -196,10 +191,7 @@ func (p *page) traced() (longest func() time.Duration) {
 			default:
 			}
 		}
-	})
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	}))
 	call(func(ctx context.Context, t *chromedp.Target) (cdp.Empty, error) {
 		return cdp.Call(ctx, t, tracing.Start, tracing.StartParams{TraceConfig: &tracing.TraceConfig{IncludedCategories: []string{"toplevel", "__metadata"}, ExcludedCategories: []string{"*"}}})
 	})
@@ -223,10 +215,7 @@ func (p *page) traced() (longest func() time.Duration) {
 // cpu is the processor time that the service has used.
 func (s *service) cpu() time.Duration {
 	s.t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.process))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.process)))(s.t)
 	_, rest, _ := strings.Cut(string(text), ") ")
 	fields := strings.Fields(rest) // from the third of proc_pid_stat(5)
 	user, _ := strconv.Atoi(fields[11])
