@@ -1,7 +1,6 @@
 package browser
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -10,10 +9,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,10 +57,10 @@ func (s *service) fill() {
 }
 
 // evaluate asks by the rule i for one of many clients.
-func (s *service) evaluate(client *http.Client, i int) {
+func (s *service) evaluate(i int) {
 	n := rand.IntN(manyClients)
 	body := fmt.Sprintf(`{"path":"/r/%d","ip":"10.%d.%d.%d"}`, i%manyRules, n>>16, n>>8&255, n&255)
-	response, err := client.Post(s.api+"/api/v1/rate-limit/evaluate", "application/json", strings.NewReader(body)) //nolint:noctx // ends with the service
+	response, err := http.Post(s.api+"/api/v1/rate-limit/evaluate", "application/json", strings.NewReader(body)) //nolint:noctx // ends with the service
 	if err != nil {
 		return // the test is over
 	}
@@ -88,7 +85,7 @@ func TestManyRules(t *testing.T) {
 			case <-ticker.C:
 			}
 			for range 20 {
-				s.evaluate(http.DefaultClient, i)
+				s.evaluate(i)
 				i++
 			}
 		}
@@ -209,73 +206,5 @@ func (p *page) traced() (longest func() time.Duration) {
 			most = max(most, time.Duration(spent[at])*time.Microsecond)
 		}
 		return most
-	}
-}
-
-// cpu is the processor time that the service has used.
-func (s *service) cpu() time.Duration {
-	s.t.Helper()
-	text := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.process)))(s.t)
-	_, rest, _ := strings.Cut(string(text), ") ")
-	fields := strings.Fields(rest) // from the third of proc_pid_stat(5)
-	user, _ := strconv.Atoi(fields[11])
-	system, _ := strconv.Atoi(fields[12])
-	const tick = 10 * time.Millisecond // of sysconf(_SC_CLK_TCK), which is 100
-	return time.Duration(user+system) * tick
-}
-
-// follow reads a stream of events until ctx is done.
-func (s *service) follow(ctx context.Context, events *atomic.Int64) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.admin+"/api/v1/events", nil)
-	if err != nil {
-		s.t.Error(err)
-		return
-	}
-	r.Header.Set("Authorization", "Bearer "+writer)
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		s.t.Error(err)
-		return
-	}
-	defer func() { _ = response.Body.Close() }()
-	lines := bufio.NewScanner(response.Body)
-	lines.Buffer(nil, 16<<20)
-	for lines.Scan() {
-		if strings.HasPrefix(lines.Text(), "event: ") {
-			events.Add(1)
-		}
-	}
-}
-
-// What the service uses for a check, with and without ten streams of events, under traffic of 100,000 clients and 1,000 rules.
-func BenchmarkEvents(b *testing.B) {
-	for _, streams := range []int{0, 10} {
-		b.Run(fmt.Sprintf("streams=%d", streams), func(b *testing.B) {
-			s := serve(b)
-			s.fill()
-			ctx, stop := context.WithCancel(b.Context())
-			var readers sync.WaitGroup
-			var events atomic.Int64
-			for range streams {
-				readers.Go(func() { s.follow(ctx, &events) })
-			}
-			client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 16}}
-			for i := range manyRules {
-				s.evaluate(client, i)
-			}
-			used, next := s.cpu(), new(atomic.Int64)
-			b.ResetTimer()
-			b.SetParallelism(4)
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					s.evaluate(client, int(next.Add(1)))
-				}
-			})
-			b.StopTimer()
-			b.ReportMetric(float64(s.cpu()-used)/float64(b.N), "cpu-ns/check")
-			b.ReportMetric(float64(events.Load()), "events")
-			stop()
-			readers.Wait()
-		})
 	}
 }
