@@ -22,6 +22,8 @@ type Mutant struct {
 // A Mutated is an oracle of a mutant.
 type Mutated struct {
 	*Oracle
+	Operations int // that it was asked for
+
 	mutant  Mutant
 	highest stint.Instant
 	expires stint.Instant
@@ -34,6 +36,7 @@ func NewMutated(m Mutant, maxHolds int) *Mutated { return &Mutated{Oracle: New(m
 // Decide carries out an operation, wrongly.
 func (m *Mutated) Decide(op stint.Op, now stint.Instant) Answer {
 	at, asked := now, Copy(op)
+	m.Operations++
 	if m.mutant.before != nil {
 		m.mutant.before(m, &asked, &at)
 	}

@@ -1,11 +1,8 @@
 package oracle_test
 
 import (
-	"context"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/notation"
@@ -13,45 +10,10 @@ import (
 	"github.com/stint-go/stint/storetest"
 )
 
-// A modelled store answers as a model does, which may be wrong in one point.
-type modelled struct {
-	clock      *storetest.Clock
-	mu         sync.Mutex
-	model      *oracle.Mutated
-	operations int
+// newModelled is a store that answers as a model does, which may be wrong in one point.
+func newModelled(m oracle.Mutant, clock *storetest.Clock, maxHolds int) *oracle.Store {
+	return &oracle.Store{Model: oracle.NewMutated(m, maxHolds), Now: clock.Instant}
 }
-
-func newModelled(m oracle.Mutant, clock *storetest.Clock, maxHolds int) *modelled {
-	return &modelled{clock: clock, model: oracle.NewMutated(m, maxHolds)}
-}
-
-func (m *modelled) Decide(_ context.Context, op stint.Op) (stint.Decision, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.operations++
-	a := m.model.Decide(op, m.clock.Instant())
-	if a.Err == nil {
-		a.WriteTo(op)
-	}
-	return a.Decision, a.Err
-}
-
-func (m *modelled) Take(ctx context.Context, policy *stint.Policy, key string, n int64) (stint.Decision, error) {
-	return m.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}})
-}
-
-func (m *modelled) DecideAll(ctx context.Context, ops []stint.Op, results []stint.Result) {
-	for i, op := range ops {
-		results[i].Decision, results[i].Err = m.Decide(ctx, op)
-	}
-}
-
-func (m *modelled) ResetAll(_ context.Context, scope stint.Scope) error {
-	m.model.ResetAll(scope, m.clock.Instant())
-	return nil
-}
-
-func (*modelled) Watch(time.Duration, func(int, error)) stint.Shards { return stint.Shards{} }
 
 // Each mutant is caught soon, by random sequences of every algorithm that it matters to, or by random holds. A
 // test has the same seeds each time.
@@ -99,10 +61,10 @@ func report(t *testing.T, name string, operations int, fault any) {
 
 // replay compares the random sequence of a seed with a mutant, and tells how many operations that took.
 func replay(t *testing.T, m oracle.Mutant, seed uint64, algorithm stint.Algorithm) (operations int, err error) {
-	clock := storetest.NewClock(dawn)
-	store := newModelled(m, clock, 0)
+	clock, model := storetest.NewClock(dawn), oracle.NewMutated(m, 0)
+	store := &oracle.Store{Model: model, Now: clock.Instant}
 	err = storetest.Replay(t.Context(), store, clock, storetest.Generate(seed, algorithm, episodeLength))
-	return store.operations, err
+	return model.Operations, err
 }
 
 // episode compares the random holds of a seed with a mutant, and tells how many operations that took.
