@@ -72,8 +72,8 @@ func (m *Mutated) record(op *stint.Op) *record {
 	return m.worlds[0].ids[id(*op)]
 }
 
-// Level is what a token bucket holds, exactly, and the newest time that its state records.
-func (o *Oracle) Level(policy *stint.Policy, key string, now stint.Instant) (level *big.Rat, newest stint.Instant) {
+// Level is what a token bucket holds, exactly.
+func (o *Oracle) Level(policy *stint.Policy, key string, now stint.Instant) *big.Rat {
 	limit := policy.Limit(0)
 	s := o.worlds[0].states[name{policy.Name(), limit.Name, limit.Algorithm, key}]
 	if s == nil {
@@ -81,8 +81,8 @@ func (o *Oracle) Level(policy *stint.Policy, key string, now stint.Instant) (lev
 	}
 	read := s.read(limit, now)
 	_, period := rate(&limit)
-	level = new(big.Rat).SetFrac(read.backlog(max(now, read.newest())), big.NewInt(period))
-	return level.Sub(new(big.Rat).SetInt64(limit.Capacity), level), s.newest()
+	used := new(big.Rat).SetFrac(read.backlog(max(now, read.newest())), big.NewInt(period))
+	return used.Sub(new(big.Rat).SetInt64(limit.Capacity), used)
 }
 
 // alter gives the first claim another version of its policy, if that is valid.
@@ -380,6 +380,13 @@ var Mutants = []Mutant{
 			}
 		}
 	}},
+	{"a commit gives back all", nil, func(_ *Mutated, op *stint.Op, _ *stint.Instant) {
+		if op.Verb == stint.VerbCommit {
+			for _, c := range Claims(op) {
+				c.Permits = 0
+			}
+		}
+	}, nil},
 	{"a late commit is not charged", nil, func(m *Mutated, op *stint.Op, now *stint.Instant) {
 		if r := m.record(op); r != nil && op.Verb == stint.VerbCommit && *now >= r.expires && r.end == holdLive {
 			r.keep = true

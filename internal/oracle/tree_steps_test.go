@@ -90,12 +90,6 @@ func (tr *tree) expire() {
 		}
 		h.expired = true
 		tr.safe = max(tr.safe, h.expires)
-		stays := int64(0)
-		if h.keep {
-			stays = h.held
-		}
-		tr.rate.keep(h.parts, stays)
-		h.parts = nil
 	}
 	tr.holds = slices.DeleteFunc(tr.holds, func(h *treeHold) bool { // it is forgotten soon
 		return h.expired && now > h.expires+stint.Instant(max(2*h.ttl, time.Minute).Microseconds())-stint.Instant(time.Second.Microseconds())
@@ -127,16 +121,7 @@ func (tr *tree) take(n *node) string {
 	permits := tr.permits(n)
 	d, fault := tr.ask(n.op(stint.VerbTake, permits))
 	tr.say("%s takes %d: %v, via %d", n.name, permits, d, d.Via)
-	if fault == "" && d.Allowed {
-		tr.rate.add(tr.at(), permits, false, false)
-	}
 	return fault
-}
-
-// at is the organisation's time.
-func (tr *tree) at() int64 {
-	_, last := tr.model.Level(tr.nodes[0].policy, "k", tr.clock.Instant())
-	return int64(max(tr.clock.Instant(), last))
 }
 
 func (tr *tree) reserve(n *node) string {
@@ -163,8 +148,7 @@ func (tr *tree) reserve(n *node) string {
 		return fault
 	}
 	tr.holds = slices.DeleteFunc(tr.holds, func(old *treeHold) bool { return old.id == h.id })
-	h.via, h.held, h.share, h.expires = int(d.Via), permits, permits, op.Hold().ExpiresAt
-	h.parts = []*event{tr.rate.add(tr.at(), permits, true, false)}
+	h.via, h.held, h.expires = int(d.Via), permits, op.Hold().ExpiresAt
 	tr.holds = append(tr.holds, h)
 	return ""
 }
@@ -204,10 +188,6 @@ func (tr *tree) grow() string {
 	if fault != "" || !d.Allowed {
 		return fault
 	}
-	if lacks := total - h.share; lacks > 0 {
-		h.share = total
-		h.parts = append(h.parts, tr.rate.add(tr.at(), lacks, true, false))
-	}
 	h.held, h.expires = max(h.held, total), op.Hold().ExpiresAt
 	return ""
 }
@@ -234,9 +214,6 @@ func (tr *tree) end() string {
 		return fault
 	}
 	tr.holds = slices.DeleteFunc(tr.holds, func(old *treeHold) bool { return old == h })
-	if !h.expired {
-		tr.rate.keep(h.parts, actual)
-	}
 	tr.forced(op, want)
 	return ""
 }
@@ -246,9 +223,7 @@ func (tr *tree) forced(op stint.Op, want oracle.Answer) {
 	for i, outcome := range want.Each {
 		_, claim := op.LimitAt(i)
 		if n := tr.named(claim.Policy.Name()); outcome.Applied > 0 {
-			if n.late += outcome.Applied; n.parent == nil {
-				tr.rate.add(tr.at(), outcome.Applied, false, true)
-			}
+			n.late += outcome.Applied
 		}
 	}
 }
@@ -277,12 +252,7 @@ func (tr *tree) reset(n *node) string {
 	tr.say("%s is reset: %v", n.name, d)
 	if n.parent != nil {
 		n.parent.late += n.limit.Capacity
-		return fault
 	}
-	for _, h := range tr.holds {
-		h.parts, h.share = nil, 0
-	}
-	tr.rate.reset()
 	return fault
 }
 

@@ -62,7 +62,6 @@ type tree struct {
 	model *oracle.Oracle
 	nodes []*node // the organisation first
 	holds []*treeHold
-	rate  *rateCheck
 	log   []string
 	ids   int
 
@@ -98,8 +97,6 @@ type treeHold struct {
 	ttl     time.Duration
 	keep    bool
 	held    int64
-	parts   []*event // of the organisation
-	share   int64    // what is held of it
 	expires stint.Instant
 	expired bool
 }
@@ -159,7 +156,6 @@ func newTree(t *testing.T, open newStore, seed uint64) *tree {
 		}
 	}
 	tr.highest, tr.safe = tr.clock.Instant(), tr.clock.Instant()
-	tr.rate = newRateCheck(org.limit)
 	return tr
 }
 
@@ -281,8 +277,7 @@ func (tr *tree) decide(op stint.Op) (d stint.Decision, want oracle.Answer, fault
 
 // level is what a node's bucket holds by the model, exactly; below 0 in debt.
 func (tr *tree) level(n *node) *big.Rat {
-	level, _ := tr.model.Level(n.policy, "k", tr.clock.Instant())
-	return level
+	return tr.model.Level(n.policy, "k", tr.clock.Instant())
 }
 
 // check holds the store's peeks and the model's levels to the invariants.
@@ -334,7 +329,7 @@ func (tr *tree) check() string {
 			return fmt.Sprintf("%d of the %d that the floor of %s has left: %v, via %d, %s", permits, n.left, n.name, d, d.Via, fault)
 		}
 	}
-	return tr.rate.fault
+	return ""
 }
 
 // The invariants find stores that are wrong in one point, though the model has no say, and nothing in one that is not.
@@ -350,11 +345,6 @@ func TestTreesFindFaults(t *testing.T) {
 		"":                 func(*stint.Op) {},
 		"nothing is kept":  each(func(c *stint.Claim) { c.Keep = 0 }),
 		"one too few kept": each(func(c *stint.Claim) { c.Keep = max(0, c.Keep-1) }),
-		"commits give back all": func(op *stint.Op) {
-			if op.Verb == stint.VerbCommit {
-				each(func(c *stint.Claim) { c.Permits = 0 })(op)
-			}
-		},
 	} {
 		found := ""
 		for seed := uint64(0); seed < 20 && found == "" && (name != "" || seed < 3); seed++ {
@@ -373,41 +363,6 @@ func TestTreesFindFaults(t *testing.T) {
 		}
 		if (found == "") != (name == "") {
 			t.Errorf("%q: found %q", name, found)
-		}
-	}
-}
-
-// What is admitted is held to the rate in every interval, as far as holds cost it in the end.
-func TestRateCheck(t *testing.T) {
-	type taken struct {
-		at, n  int64 // in milliseconds
-		forced bool
-	}
-	for name, row := range map[string]struct {
-		taken []taken
-		stays int64 // of the first, which is a hold
-		ok    bool
-	}{
-		"the capacity at once":         {[]taken{{0, 2, false}}, 2, true},
-		"more at once":                 {[]taken{{0, 2, false}, {0, 1, false}}, 2, false},
-		"one after a second":           {[]taken{{0, 2, false}, {1000, 1, false}}, 2, true},
-		"one before a second":          {[]taken{{0, 2, false}, {999, 1, false}}, 2, false},
-		"after a hold that cost 1":     {[]taken{{0, 2, false}, {0, 1, false}}, 1, true},
-		"a debt":                       {[]taken{{0, 2, false}, {0, 3, true}}, 2, true},
-		"a deeper debt":                {[]taken{{0, 2, false}, {0, 4, true}}, 2, false},
-		"after a debt":                 {[]taken{{0, 2, false}, {0, 3, true}, {4000, 1, false}}, 2, true},
-		"before the debt is paid back": {[]taken{{0, 2, false}, {0, 3, true}, {3999, 1, false}}, 2, false},
-	} {
-		limit := stint.TokenBucket(2, stint.PerSecond(1))
-		limit.MaxDebt = 3
-		r := newRateCheck(limit)
-		var first []*event
-		for i, e := range row.taken {
-			added := r.add(int64(dawn)+1000*e.at, e.n, i == 0, e.forced)
-			first = append(first, added)
-		}
-		if r.keep(first[:1], row.stays); (r.fault == "") != row.ok {
-			t.Errorf("%s: %q", name, r.fault)
 		}
 	}
 }

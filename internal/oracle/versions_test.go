@@ -27,6 +27,11 @@ func TestVersionsInTurnAreBounded(t *testing.T) {
 		"leaky":                   {stint.LeakyBucket(10, stint.PerSecond(10)), stint.LeakyBucket(100, stint.PerHour(1))},
 		"leaky, odd rates":        {stint.LeakyBucket(7, stint.Per(11, 3*time.Second)), stint.LeakyBucket(5, stint.Per(3, 7*time.Second))},
 		"log":                     {stint.SlidingWindowLog(10, time.Second), stint.SlidingWindowLog(3, 5*time.Second)},
+		"token, one version":      twice(stint.TokenBucket(5, stint.Per(7, 3*time.Second))),
+		"token, 1.000003 s":       twice(stint.TokenBucket(5, stint.Per(11, 1_000_003*time.Microsecond))),
+		"log, one version":        twice(stint.SlidingWindowLog(5, time.Second)),
+		"log with intervals":      twice(stint.SlidingWindowLog(5, time.Second).WithMinInterval(100 * time.Millisecond)),
+		"log that counts denials": twice(stint.SlidingWindowLog(5, time.Second).WithMinInterval(100 * time.Millisecond).CountingDenied()),
 	} {
 		t.Run(name, func(t *testing.T) {
 			traces := *versionTraces
@@ -39,6 +44,8 @@ func TestVersionsInTurnAreBounded(t *testing.T) {
 		})
 	}
 }
+
+func twice(l stint.Limit) [2]stint.Limit { return [2]stint.Limit{l, l} }
 
 // checkVersionsInTurn draws takes by one version or the other, some of which wait as long as they are told.
 func checkVersionsInTurn(t *testing.T, pair [2]stint.Limit, seed uint64) {
