@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/oracle"
 )
 
 // An admission is permits that the store admitted a client.
@@ -18,22 +19,16 @@ type admission struct {
 	permits int64
 }
 
-// A ledger holds what the store admitted a client to the policy's limits, exactly and
-// over every span of time. It knows of no admission whose answer was lost, so it finds
-// no fault where there is none. It keeps what has come since it was last checked, and
-// of what came earlier only what may still count.
+// A ledger holds what the store admitted a client to the policy's limits: the exact model must admit all of it. It
+// knows of no admission whose answer was lost, and without those there is more room at every instant, so it finds no
+// fault where there is none.
 type ledger struct {
-	pages    []page
+	policy   *stint.Policy
+	model    *oracle.Oracle
 	admitted []admission // since the last check, in any order
 }
 
-func newLedger(policy *stint.Policy) *ledger {
-	l := &ledger{}
-	for i := range policy.Len() {
-		l.pages = append(l.pages, page{limit: policy.Limit(i)})
-	}
-	return l
-}
+func newLedger(policy *stint.Policy) *ledger { return &ledger{policy: policy, model: oracle.New(0)} }
 
 func (l *ledger) admit(a admission) { l.admitted = append(l.admitted, a) }
 
@@ -43,58 +38,14 @@ func (l *ledger) check() error {
 	slices.SortFunc(l.admitted, func(a, b admission) int { return cmp.Compare(a.at, b.at) })
 	var faults []error
 	for _, a := range l.admitted {
-		for i := range l.pages {
-			faults = append(faults, l.pages[i].admit(a))
+		op := stint.Op{Claim: stint.Claim{Key: "k", Policy: l.policy, Permits: a.permits}}
+		if d := l.model.Decide(op, a.at).Decision; !d.Allowed {
+			faults = append(faults, fmt.Errorf("%d permits were admitted at %v, and the model denies them: %+v by %+v",
+				a.permits, a.at.Time().Format(time.StampMicro), d, l.policy.Limits()))
 		}
 	}
 	l.admitted = nil
 	return errors.Join(faults...)
-}
-
-// A page is a limit and what of the admissions still counts for it.
-type page struct {
-	limit  stint.Limit
-	free   stint.Instant // when a bucket's permits have all come back
-	recent []admission   // what a window counts, by time
-}
-
-func (p *page) admit(a admission) error {
-	var used int64
-	switch window := stint.Instant(p.limit.Window.Microseconds()); p.limit.Algorithm {
-	case stint.AlgorithmTokenBucket, stint.AlgorithmLeakyBucket:
-		each := stint.Instant(p.limit.Rate.Period.Microseconds() / p.limit.Rate.Permits)
-		p.free = max(p.free, a.at) + stint.Instant(a.permits)*each
-		used = int64((p.free - a.at + each - 1) / each)
-	case stint.AlgorithmFixedWindow:
-		used = p.since(a, a.at-a.at%window)
-	case stint.AlgorithmSlidingWindowLog:
-		used = p.since(a, a.at-window+1)
-	default: // of a sliding window counter
-		start := a.at - a.at%window
-		both := p.since(a, start-window)
-		var current int64
-		for _, r := range p.recent {
-			if r.at >= start {
-				current += r.permits
-			}
-		}
-		left := int64(window - (a.at - start))
-		used = current + ((both-current)*left+int64(window)-1)/int64(window)
-	}
-	if used > p.limit.Capacity {
-		return fmt.Errorf("%v admitted %d permits at %v and then held %d, want %d at most",
-			p.limit.Algorithm, a.permits, a.at.Time().Format(time.StampMicro), used, p.limit.Capacity)
-	}
-	return nil
-}
-
-// since counts what was admitted from a time on, with one more, and forgets the rest.
-func (p *page) since(a admission, from stint.Instant) (sum int64) {
-	p.recent = append(slices.DeleteFunc(p.recent, func(r admission) bool { return r.at < from }), a)
-	for _, r := range p.recent {
-		sum += r.permits
-	}
-	return sum
 }
 
 // What a limit just admits passes, and one permit more is found.
