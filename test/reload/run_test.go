@@ -88,17 +88,13 @@ func newRun(t testing.TB, of size, seed uint64, store stint.Store, between func(
 	if between != nil {
 		asked = between(store, r)
 	}
-	var err error
-	if r.limiter, err = enforce.New(enforce.Config{Store: witness{asked}}); err != nil {
-		t.Fatal(err)
-	}
+	r.limiter = must.Get(enforce.New(enforce.Config{Store: witness{asked}}))(t)
 	r.swap = func(set *rules.Set, _ []rules.Rule) { r.limiter.Swap(set) }
 	for range s.shared {
 		r.tallies = append(r.tallies, newTally(of.shared))
 	}
 	for i := range of.callers {
-		c := must.Get(newCaller(r, seed, i))(t)
-		r.callers = append(r.callers, c)
+		r.callers = append(r.callers, must.Get(newCaller(r, seed, i))(t))
 	}
 	must.Do(t, r.reload())
 	r.reloads = nil // the first is none
@@ -206,10 +202,7 @@ func (r *run) settle(t testing.TB) (admitted, spent int64) {
 	t.Helper()
 	for i, tally := range r.tallies {
 		k := r.version.byID[sharedPrefix+strconv.Itoa(i)]
-		d, err := r.store.Decide(t.Context(), stint.Op{Verb: stint.VerbPeek, Claim: stint.Claim{Key: "*", Policy: k.policy, Permits: 1}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		d := must.Get(r.store.Decide(t.Context(), stint.Op{Verb: stint.VerbPeek, Claim: stint.Claim{Key: "*", Policy: k.policy, Permits: 1}}))(t)
 		n, err := tally.check(d.Remaining)
 		if err != nil {
 			r.faults.add(fmt.Errorf("%s: %w", k.rule.ID, err))
