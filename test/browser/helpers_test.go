@@ -5,12 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -22,6 +20,7 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testprogram"
 )
 
 const (
@@ -32,24 +31,9 @@ const (
 	patience = 5 * time.Minute
 )
 
-var program string // stint, built once
+var programs string // the folder of stint, which is built once
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "browser")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	program = filepath.Join(dir, "stint")
-	if text, err := exec.CommandContext(context.Background(), "go", "build", "-o", program, "../../service/cmd/stint").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "%v\n%s", err, text)
-		return 1
-	}
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(testprogram.Main(m, &programs, "../../service/cmd/stint")) }
 
 // A service is stint.
 type service struct {
@@ -64,48 +48,13 @@ func serve(t testing.TB, args ...string) *service {
 	t.Helper()
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	must.Do(t, os.WriteFile(tokens, []byte(writer+" write alice\n"+reader+" read bob\n"), 0o600))
-	ctx, stop := context.WithCancel(context.Background())
-	command := exec.CommandContext(ctx, program, append([]string{
+	command := exec.CommandContext(context.Background(), filepath.Join(programs, "stint"), append([]string{
 		"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--admin-tokens-file", tokens, "--drain-keep-alive", "0s",
 	}, args...)...)
-	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
-	out, in := io.Pipe()
-	command.Stdout, command.Stderr = in, in
-	must.Do(t, command.Start())
-	s := &service{t: t, process: command.Process.Pid, end: sync.OnceFunc(func() {
-		stop()
-		_ = command.Wait() // it was told to end
-		_ = in.Close()
-	})}
+	p, at := testprogram.Start(t, command, `service=http addr=(\S+)`, `service=admin addr=(\S+)`)
+	s := &service{t: t, api: "http://" + at[0], admin: "http://" + at[1], process: p.Pid}
+	s.end = sync.OnceFunc(func() { _ = p.Stop(os.Interrupt) })
 	t.Cleanup(s.end)
-	found := make(chan struct{})
-	go func() {
-		var text strings.Builder
-		line := regexp.MustCompile(`msg=listening service=(\w+) addr=(\S+)`)
-		buffer := make([]byte, 4096)
-		for s.api == "" || s.admin == "" {
-			n, err := out.Read(buffer)
-			if err != nil {
-				return
-			}
-			text.Write(buffer[:n])
-			for _, match := range line.FindAllStringSubmatch(text.String(), -1) {
-				switch match[1] {
-				case "http":
-					s.api = "http://" + match[2]
-				case "admin":
-					s.admin = "http://" + match[2]
-				}
-			}
-		}
-		close(found)
-		_, _ = io.Copy(io.Discard, out)
-	}()
-	select {
-	case <-found:
-	case <-time.After(patience):
-		t.Fatal("the service does not listen")
-	}
 	return s
 }
 
@@ -233,7 +182,7 @@ type page struct {
 	refusals bool     // whether answers that refuse are none
 }
 
-// signedIn opens the dashboard in a browser with which somebody has signed in who may write.
+// signedIn opens the dashboard in a browser of its own, and signs in with the writer's token.
 func signedIn(t *testing.T, s *service, width int64) *page {
 	t.Helper()
 	p := open(t, s, width)

@@ -65,7 +65,7 @@ func group(n int64) string {
 // reported simulates in a folder, and returns the report, and the page with its plots as one SVG.
 func reported(t *testing.T, folder string, args ...string) (r *report, page *page, picture string) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), program, append([]string{"simulate", "--json", "--html", "report.html"}, args...)...)
+	command := exec.CommandContext(t.Context(), filepath.Join(programs, "stint"), append([]string{"simulate", "--json", "--html", "report.html"}, args...)...)
 	command.Dir = folder
 	text, err := command.Output()
 	if err != nil {

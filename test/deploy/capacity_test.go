@@ -2,7 +2,6 @@ package deploy_test
 
 import (
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -15,7 +14,7 @@ const capacityPage = "../docs/capacity.md"
 // TestCapacityCommands: the page's commands measure what it says.
 func TestCapacityCommands(t *testing.T) {
 	redis := testredis.Start(t)
-	t.Setenv("PATH", filepath.Dir(binary)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	t.Setenv("PATH", programs+string(os.PathListSeparator)+os.Getenv("PATH"))
 	port := strings.TrimPrefix(redis.Addr(), "127.0.0.1:")
 	commands := replaced(t, block(t, capacityPage, "sh", "usage()"), "6399", port, "--keys 100000", "--keys 1000 --requests 5000")
 	got := shell(t, t.TempDir(), commands)

@@ -3,7 +3,6 @@ package deploy_test
 import (
 	"net"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -16,7 +15,7 @@ const failurePage = "../docs/failure.md"
 
 // TestDrill: the commands of the drill, one after the other, print what the page shows, if not at once, then soon.
 func TestDrill(t *testing.T) {
-	t.Setenv("PATH", filepath.Dir(binary)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	t.Setenv("PATH", programs+string(os.PathListSeparator)+os.Getenv("PATH"))
 	_, drill, _ := strings.Cut(read(t, failurePage), "## The drill\n")
 	drill, _, _ = strings.Cut(drill, "Do it once more")
 	var ports []string
@@ -67,7 +66,7 @@ func TestModes(t *testing.T) {
 	nowhere := testport.Address(t)
 	for _, row := range rows {
 		service, _ := startService(t, "redis://"+nowhere, "--on-store-failure="+row[1], "--store-timeout=100ms")
-		got, _ := try(t, ".", "set +e; "+binary+" check ann --server http://"+service+" 2>&1; echo exit $?")
+		got, _ := try(t, ".", "set +e; "+programs+"/stint check ann --server http://"+service+" 2>&1; echo exit $?")
 		got = regexp.MustCompile(" +").ReplaceAllString(got, " ")
 		for _, said := range append(regexp.MustCompile("`([^`]*)`").FindAllStringSubmatch(row[2], -1), []string{"", "exit " + row[3]}) {
 			if !strings.Contains(got, said[1]) {

@@ -1,7 +1,6 @@
 package deploy_test
 
 import (
-	"bufio"
 	"context"
 	"crypto/x509"
 	"encoding/json"
@@ -23,63 +22,25 @@ import (
 
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testport"
+	"github.com/stint-go/stint/internal/testprogram"
 )
 
-var binary string // the service
+var programs string // the folder of stint
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-// run runs the tests in the folder that they test.
-func run(m *testing.M) int {
+// TestMain runs the tests in the folder that they test.
+func TestMain(m *testing.M) {
 	if err := os.Chdir("../../deploy"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+		panic(err)
 	}
-	dir, err := os.MkdirTemp("", "deploy")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	binary = filepath.Join(dir, "stint")
-	if text, err := exec.CommandContext(context.Background(), "go", "build", "-o", binary, "../service/cmd/stint").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "%v\n%s", err, text)
-		return 1
-	}
-	return m.Run()
+	os.Exit(testprogram.Main(m, &programs, "../service/cmd/stint"))
 }
 
-// start runs a program that ends with the test, and returns what the patterns find in its standard error, in their order.
+// start runs a program that ends with the test, and returns what the patterns find in its standard error.
 func start(t *testing.T, patterns []string, program string, args ...string) []string {
 	t.Helper()
 	command := exec.CommandContext(context.Background(), program, args...)
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	output := must.Get(command.StderrPipe())(t)
-	if err := command.Start(); err != nil {
-		t.Fatalf("%v (`make test` installs it)", err)
-	}
-	var log strings.Builder
-	var found []string
-	read := make(chan struct{})
-	lines := bufio.NewScanner(output)
-	for len(found) < len(patterns) && lines.Scan() {
-		log.WriteString(lines.Text() + "\n")
-		if match := regexp.MustCompile(patterns[len(found)]).FindStringSubmatch(lines.Text()); match != nil {
-			found = append(found, match[1])
-		}
-	}
-	go func() {
-		defer close(read)
-		_, _ = io.Copy(io.Discard, output)
-	}()
-	t.Cleanup(func() {
-		_ = command.Process.Kill()
-		<-read
-		_ = command.Wait()
-	})
-	if len(found) < len(patterns) {
-		t.Fatalf("%s does not start:\n%s", program, log.String())
-	}
+	_, found := testprogram.Start(t, command, patterns...)
 	return found
 }
 
@@ -118,7 +79,7 @@ rules:
 	} {
 		must.Do(t, os.WriteFile(name, []byte(content), 0o600))
 	}
-	found := start(t, []string{`service=http addr=(\S+)`, `service=admin addr=(\S+)`}, binary, append([]string{
+	found := start(t, []string{`service=http addr=(\S+)`, `service=admin addr=(\S+)`}, filepath.Join(programs, "stint"), append([]string{
 		"serve", "--config", config, "--store", store,
 		"--store-timeout=10s",
 	}, flags...)...) // so that a busy machine is not taken for a store that is unreachable

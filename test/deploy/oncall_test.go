@@ -55,7 +55,7 @@ func TestOnCallCommands(t *testing.T) {
 	redis := testredis.Start(t)
 	service, admin := startService(t, redis.URL())
 	load(t, service, admin)
-	t.Setenv("PATH", filepath.Dir(binary)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	t.Setenv("PATH", programs+string(os.PathListSeparator)+os.Getenv("PATH"))
 	t.Setenv("STINT_ADMIN", "http://"+admin)
 	t.Setenv("STINT_ADMIN_TOKEN", adminToken)
 	rules := filepath.Join(t.TempDir(), "rules.yaml")

@@ -23,37 +23,16 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testprogram"
 )
 
 // patience is how long a test waits for what should come at once.
 const patience = 5 * time.Minute
 
-// built is the folder with the programs, in the environment of the tests' own process.
-const built = "PROXIES_TEST_BIN"
+var programs string // the folder of stint and of the application, which are built once
 
-// TestMain builds the programs once.
 func TestMain(m *testing.M) {
-	code, err := buildAndRun(m)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	}
-	os.Exit(code)
-}
-
-func buildAndRun(m *testing.M) (code int, err error) {
-	dir, err := os.MkdirTemp("", "proxies")
-	if err != nil {
-		return 1, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	build := exec.CommandContext(context.Background(), "go", "build", "-o", dir+"/", "../../service/cmd/stint", "../../examples/app")
-	if out, err := build.CombinedOutput(); err != nil {
-		return 1, fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	if err := os.Setenv(built, dir); err != nil {
-		return 1, err
-	}
-	return m.Run(), nil
+	os.Exit(testprogram.Main(m, &programs, "../../service/cmd/stint", "../../examples/app"))
 }
 
 // A stack is one run of an example's command: an application, stint, and a proxy before both.
@@ -107,7 +86,7 @@ func write(t testing.TB, name, text string) (file string) {
 }
 
 // bin is where the programs are, in the environment of an example's command.
-func bin() string { return "BIN=" + os.Getenv(built) }
+func bin() string { return "BIN=" + programs }
 
 // start runs the command of an example until the test ends, with the programs that are built
 // already, and with another configuration of the proxy if there is one. Windows of a minute last for an hour, so that they
