@@ -142,26 +142,21 @@ func (l *load) all() []answer {
 	return answers
 }
 
-// lateness is the given share's quantile of how late the scheduler was; 1 is the worst.
-func (l *load) lateness(share float64) time.Duration {
-	if len(l.late) == 0 {
+// quantile sorts times, and returns the given share's quantile; 1 is the longest.
+func quantile(times []time.Duration, share float64) time.Duration {
+	if len(times) == 0 {
 		return 0
 	}
-	slices.Sort(l.late)
-	return l.late[int(share*float64(len(l.late)-1))]
+	slices.Sort(times)
+	return times[int(share*float64(len(times)-1))]
 }
 
-// quantile of the answers' times.
-func quantile(answers []answer, share float64) time.Duration {
-	if len(answers) == 0 {
-		return 0
-	}
-	took := make([]time.Duration, len(answers))
+// took are the answers' times.
+func took(answers []answer) (times []time.Duration) {
 	for i := range answers {
-		took[i] = answers[i].took
+		times = append(times, answers[i].took)
 	}
-	slices.Sort(took)
-	return took[int(share*float64(len(took)-1))]
+	return times
 }
 
 // between selects the answers to questions of [from, to).
@@ -172,7 +167,10 @@ func between(answers []answer, from, to time.Duration) []answer {
 }
 
 // A tally is what became of some answers.
-type tally struct{ exact, degraded, refused, overloaded, other int }
+type tally struct {
+	exact, degraded, refused, overloaded, other int
+	err                                         error // one of the others
+}
 
 func count(answers []answer) (n tally) {
 	for i := range answers {
@@ -182,7 +180,7 @@ func count(answers []answer) (n tally) {
 		case errors.Is(a.err, stint.ErrOverloaded):
 			n.overloaded++
 		case a.err != nil:
-			n.other++
+			n.other, n.err = n.other+1, a.err
 		case a.decision.Degraded:
 			n.degraded++
 		default:

@@ -154,11 +154,7 @@ func (m *mixed) settle(t testing.TB) {
 			}
 		}
 	}
-	slices.Sort(m.late)
-	var worst, most time.Duration
-	if len(m.late) > 0 {
-		worst, most = m.late[len(m.late)-1], m.late[int(0.999*float64(len(m.late)-1))]
-	}
+	worst, most := quantile(m.late, 1), quantile(m.late, 0.999)
 	for _, o := range m.slow {
 		if o.took > o.bound+most {
 			m.n.dawdled++
