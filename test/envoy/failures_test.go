@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testtable"
 )
 
 // entries makes a descriptor of keys and values in turn.
@@ -59,58 +61,28 @@ func agree(t *testing.T, reference, subject *side, request *rls.RateLimitRequest
 // TestFiles: both sides load the same files, and refuse the same.
 func TestFiles(t *testing.T) {
 	const top = "domain: d\ndescriptors:\n"
-	const fine = top + "  - key: a\n    rate_limit: {unit: year, requests_per_unit: 5}\n"
-	limited := func(limit string) map[string]string {
-		return map[string]string{"a.yaml": top + "  - key: a\n    rate_limit: " + limit + "\n"}
-	}
-	one := func(text string) map[string]string { return map[string]string{"a.yaml": text} }
-	for _, c := range []struct {
+	const limit = top + "  - key: a\n    rate_limit:"
+	const fine = limit + " {unit: year, requests_per_unit: 5}\n"
+	type configured struct {
 		name   string
 		files  map[string]string
 		loaded bool
-	}{
-		{"a limit", one(fine), true},
+	}
+	cases := []configured{
 		{"no files", nil, true},
-		{"no descriptors", one("domain: d\n"), true},
 		{"another name of a file", map[string]string{"a.txt": fine}, true},
 		{"a hidden file", map[string]string{".a.yaml": fine}, true},
-		{"a number as a value", one(top + "  - key: a\n    value: 1\n"), true},
-		{"yes as a value", one(top + "  - key: a\n    value: true\n"), true},
-		{"no value", one(top + "  - key: a\n    value:\n    rate_limit: {unit: day, requests_per_unit: 5}\n"), true},
-		{"a unit in capitals", limited("{unit: YEAR, requests_per_unit: 5}"), true},
-		{"a week", limited("{unit: week, requests_per_unit: 5}"), true},
-		{"no requests", limited("{unit: year}"), true},
-		{"unlimited", limited("{unlimited: true}"), true},
-		{"unlimited, with an unknown unit", limited("{unlimited: true, unit: fortnight}"), true},
-		{"unlimited false", limited("{unlimited: false, unit: year, requests_per_unit: 5}"), true},
-		{"replaces an unknown one", limited("{unit: year, requests_per_unit: 5, replaces: [{name: x}]}"), true},
-		{"a shared wildcard", one(top + "  - {key: a, value: \"1*\", share_threshold: true}\n"), true},
-		{"a shared wildcard key", one(top + "  - {key: \"a*\", share_threshold: true}\n"), true},
 		{"two domains", map[string]string{"a.yaml": fine, "b.yaml": "domain: e\n"}, true},
-
-		{"an empty file", one(""), false},
-		{"no YAML", one("domain: [\n"), false},
-		{"an unknown key", one(fine + "    color: red\n"), false},
-		{"a key that is no text", one("1: 2\n" + fine), false},
-		{"a list of texts", one("domain: d\ndescriptors: [a]\n"), false},
-		{"a fraction as a value", one(top + "  - key: a\n    value: 1.5\n"), false},
-		{"an empty domain", one("domain: \"\"\ndescriptors: []\n"), false},
-		{"no domain", one("descriptors: []\n"), false},
-		{"an empty key", one(top + "  - key: \"\"\n"), false},
-		{"no key", one(top + "  - value: a\n"), false},
-		{"a descriptor twice", one(top + "  - {key: a, value: b}\n  - {key: a, value: b}\n"), false},
-		{"a descriptor twice by its text", one(top + "  - {key: a, value: b_c}\n  - {key: a_b, value: c}\n"), false},
-		{"a key that is another's text", one(top + "  - {key: a, value: b}\n  - {key: a_b}\n"), false},
-		{"no unit", limited("{requests_per_unit: 5}"), false},
-		{"an unknown unit", limited("{unit: fortnight, requests_per_unit: 5}"), false},
-		{"the unit unknown", limited("{unit: unknown, requests_per_unit: 5}"), false},
-		{"unlimited, with a unit", limited("{unlimited: true, unit: day}"), false},
-		{"negative requests", limited("{unit: day, requests_per_unit: -1}"), false},
-		{"too many requests", limited("{unit: day, requests_per_unit: 4294967296}"), false},
-		{"replaces nothing", limited("{unit: day, requests_per_unit: 5, replaces: [{name: \"\"}]}"), false},
-		{"replaces itself", limited("{name: x, unit: day, requests_per_unit: 5, replaces: [{name: x}]}"), false},
-		{"shared without a wildcard", one(top + "  - {key: a, value: b, share_threshold: true}\n"), false},
-	} {
+	}
+	words := strings.NewReplacer("$top", top, "$limit", limit, "$fine", fine)
+	for _, row := range testtable.Rows[struct {
+		Name   string
+		Loaded bool
+		Text   string
+	}](t, "testdata/files.txt") {
+		cases = append(cases, configured{row.Name, map[string]string{"a.yaml": words.Replace(row.Text)}, row.Loaded})
+	}
+	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			reference, subject := pair(t, files(t, c.files), "FORCE_START_WITHOUT_INITIAL_CONFIG=true")

@@ -3,7 +3,6 @@ package envoy_test
 import (
 	"encoding/json"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -61,68 +60,16 @@ descriptors:
   - key: unlimited
     rate_limit: {unlimited: true}
 `}))
-	type codes = []rls.RateLimitResponse_Code
-	for _, c := range []struct {
-		name  string
-		key   string
-		steps []int // hits
-		codes codes
-		left  []uint32
-	}{
-		{"gives back", "a", []int{4, -3, 4, 1}, codes{okay, okay, okay, overLimit}, []uint32{1, 4, 0, 0}},
-		{"not below zero", "a", []int{2, -4, 5, 1}, codes{okay, okay, okay, overLimit}, []uint32{3, 5, 0, 0}},
-		{"of nothing", "a", []int{-4, 5, 1}, codes{okay, okay, overLimit}, []uint32{5, 0, 0}},
-		{"none", "a", []int{2, 0, 3}, codes{okay, okay, okay}, []uint32{3, 3, 0}},
-		{
-			"of what is over", "a",
-			[]int{5, 4, -3, -3, 2, 1},
-			codes{okay, overLimit, okay, okay, okay, overLimit},
-			[]uint32{0, 0, 0, 2, 0, 0},
-		},
-		{"of a ban", "b", []int{1, -1, 1}, codes{overLimit, okay, overLimit}, []uint32{0, 0, 0}},
-		{"in shadow", "shadow", []int{7, -4, 2}, codes{okay, okay, okay}, []uint32{0, 2, 0}},
-		{"unlimited", "unlimited", []int{-1, 1}, codes{okay, okay}, []uint32{1<<32 - 1, 1<<32 - 1}},
-		{"of no limit", "unknown", []int{-1, 1}, codes{okay, okay}, []uint32{0, 0}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			for i, hits := range c.steps {
-				got := verdict(t, subject, requestFor("d", taking(hits, c.key, c.name)))
-				one := got.GetStatuses()[0]
-				if got.GetOverallCode() != c.codes[i] || one.GetCode() != c.codes[i] || one.GetLimitRemaining() != c.left[i] {
-					t.Errorf("step %d, %d hits: %s, want %v and %d left", i, hits, text(got), c.codes[i], c.left[i])
-				}
-				if limited := c.key != "unlimited" && c.key != "unknown"; limited != (one.GetCurrentLimit() != nil) {
-					t.Errorf("step %d, %d hits: %s", i, hits, text(got))
-				}
-			}
-		})
+	ask := func(request *rls.RateLimitRequest) answer { return subject.ask(t.Context(), request) }
+	expectRows(t, "negative_hits.txt", ask, summary)
+	for i, left := range []uint32{2, 4} { // by the hits of the request: 1 if it says 0, else 2
+		request := described(t, "a=z")
+		request.Descriptors[0].IsNegativeHits = true
+		request.HitsAddend = uint32(2 * i)
+		if got := verdict(t, subject, request); got.GetStatuses()[0].GetLimitRemaining() != left {
+			t.Errorf("%s, want %d left", text(got), left)
+		}
 	}
-	t.Run("beside others", func(t *testing.T) {
-		verdict(t, subject, requestFor("d", taking(5, "a", "x"), taking(5, "a", "y")))
-		got := verdict(t, subject, requestFor("d", taking(-2, "a", "x"), taking(1, "a", "y"), taking(1, "a", "x")))
-		want := []rls.RateLimitResponse_Code{okay, overLimit, okay}
-		left := []uint32{2, 0, 1}
-		for i, one := range got.GetStatuses() {
-			if one.GetCode() != want[i] || one.GetLimitRemaining() != left[i] {
-				t.Errorf("status %d of %s, want %v and %d left", i, text(got), want[i], left[i])
-			}
-		}
-		if got.GetOverallCode() != overLimit {
-			t.Error(text(got))
-		}
-	})
-	t.Run("by the hits of the request", func(t *testing.T) {
-		verdict(t, subject, requestFor("d", taking(4, "a", "z")))
-		for i, left := range []uint32{2, 4} { // 1 if it says 0, else 2
-			back := entries("a", "z")
-			back.IsNegativeHits = true
-			request := requestFor("d", back)
-			request.HitsAddend = uint32(2 * i)
-			if got := verdict(t, subject, request); got.GetStatuses()[0].GetLimitRemaining() != left {
-				t.Errorf("%s, want %d left", text(got), left)
-			}
-		}
-	})
 }
 
 // TestUnitMultiplier: the window of an override is a multiple of its unit.
@@ -210,34 +157,13 @@ descriptors:
       - {key: m, value: "q*r", rate_limit: {name: below, unit: year, requests_per_unit: 9}}
 `}))
 	for _, c := range testtable.Rows[struct{ Entries, Name string }](t, "testdata/wildcards.txt") {
-		var pairs []string
-		for entry := range strings.SplitSeq(c.Entries, ", ") {
-			key, value, _ := strings.Cut(entry, "=")
-			pairs = append(pairs, key, value)
-		}
-		got := verdict(t, subject, requestFor("d", entries(pairs...)))
+		got := verdict(t, subject, described(t, c.Entries))
 		limit := got.GetStatuses()[0].GetCurrentLimit()
 		if limit.GetName() != c.Name || (limit != nil) != (c.Name != "") {
 			t.Errorf("%q: %s, want the limit %q", c.Entries, text(got), c.Name)
 		}
 	}
-	for _, c := range []struct {
-		entries []string
-		left    uint32
-	}{
-		{[]string{"s", "f1g"}, 7},
-		{[]string{"s", "f2g"}, 6}, // fg took the first
-		{[]string{"s", "1h"}, 8},
-		{[]string{"s", "2h"}, 8},
-		{[]string{"k", "a1c"}, 8},
-		{[]string{"k", "a2c"}, 8},
-		{[]string{"k", "a2c"}, 7},
-	} {
-		got := verdict(t, subject, requestFor("d", entries(c.entries...)))
-		if got.GetStatuses()[0].GetLimitRemaining() != c.left {
-			t.Errorf("%q: %s, want %d left", c.entries, text(got), c.left)
-		}
-	}
+	expectRows(t, "wildcard_counters.txt", func(r *rls.RateLimitRequest) answer { return subject.ask(t.Context(), r) }, summary)
 }
 
 // TestMetadata: the metadata of the limits that a request asks for is in dynamic_metadata.metadata.
@@ -264,21 +190,20 @@ descriptors:
 	const gold = `"tier": "gold", "weight": 1.5,
 		"active": true, "nothing": null, "list": [1, "two", {"three": 3}], "inner": {"x": {"deep": "z"}}`
 	for _, c := range []struct {
-		name        string
-		descriptors []*common.RateLimitDescriptor
-		want        string // none if it is empty
+		name, request string
+		want          string // none if it is empty
 	}{
-		{"one", []*common.RateLimitDescriptor{entries("a", "1")}, "{" + gold + "}"},
-		{"two", []*common.RateLimitDescriptor{entries("a", "1"), entries("b", "1")}, "{" + gold + `, "region": "eu"}`},
-		{"one of two", []*common.RateLimitDescriptor{entries("b", "1"), entries("c", "1")}, `{"region": "eu"}`},
-		{"the same twice", []*common.RateLimitDescriptor{entries("b", "1"), entries("b", "1")}, `{"region": "eu"}`},
-		{"beside no limit", []*common.RateLimitDescriptor{entries("z", "1"), entries("b", "1")}, `{"region": "eu"}`},
-		{"that of the limit", []*common.RateLimitDescriptor{entries("e", "1", "e", "1")}, `{"below": true}`},
-		{"no limit", []*common.RateLimitDescriptor{entries("b", "2")}, ""},
-		{"no metadata", []*common.RateLimitDescriptor{entries("c", "1")}, ""},
+		{"one", "a=1", "{" + gold + "}"},
+		{"two", "a=1 | b=1", "{" + gold + `, "region": "eu"}`},
+		{"one of two", "b=1 | c=1", `{"region": "eu"}`},
+		{"the same twice", "b=1 | b=1", `{"region": "eu"}`},
+		{"beside no limit", "z=1 | b=1", `{"region": "eu"}`},
+		{"that of the limit", "e=1, e=1", `{"below": true}`},
+		{"no limit", "b=2", ""},
+		{"no metadata", "c=1", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := verdict(t, subject, requestFor("d", c.descriptors...))
+			got := verdict(t, subject, described(t, c.request))
 			field, found := got.GetDynamicMetadata().GetFields()["metadata"]
 			if c.want == "" {
 				if found {
@@ -301,11 +226,9 @@ func TestGreatestLimit(t *testing.T) {
 	const most = 1_000_000_000
 	root := files(t, map[string]string{"a.yaml": "domain: d\ndescriptors: [{key: a, rate_limit: {unit: year, requests_per_unit: 4294967295}}]\n"})
 	subject := alone(t, root)
-	for i, want := range []uint32{4294967295 - most, 4294967295 - most} {
-		one := entries("a", "x")
-		one.HitsAddend = wrapperspb.UInt64(most)
-		got := verdict(t, subject, requestFor("d", one))
-		if status := got.GetStatuses()[0]; status.GetLimitRemaining() != want || status.GetCurrentLimit().GetRequestsPerUnit() != 4294967295 {
+	for i := range 2 {
+		got := verdict(t, subject, requestFor("d", taking(most, "a", "x")))
+		if status := got.GetStatuses()[0]; status.GetLimitRemaining() != 4294967295-most || status.GetCurrentLimit().GetRequestsPerUnit() != 4294967295 {
 			t.Errorf("request %d: %s", i, text(got))
 		}
 	}
