@@ -3,9 +3,6 @@ package docs_test
 import (
 	"encoding/xml"
 	"math"
-	"os"
-	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -73,31 +70,31 @@ func luminance(t *testing.T, colour string) float64 {
 
 // The pictures of the algorithms are told to those who can't see them, and stand out on a light page and on a dark one.
 func TestPictures(t *testing.T) {
-	shown := regexp.MustCompile(`\]\((img/[a-z-]+\.svg)\)`).FindAllStringSubmatch(pages(t)["docs/algorithms.md"], -1)
+	shown := groups(`\]\((img/[a-z-]+\.svg)\)`, pages(t)["docs/algorithms.md"])
 	if len(shown) != len(notation.Algorithms())+1 {
 		t.Fatalf("%d pictures were found, want one of each algorithm and of concurrency", len(shown))
 	}
 	light, dark := luminance(t, "ffffff"), luminance(t, "0d1117")
 	for _, found := range shown {
-		name := filepath.Join("docs", found[1])
-		text := must.Get(os.ReadFile(name))(t)
+		name := "docs/" + found
+		text := read(t, name)[name]
 		var picture struct {
 			Role  string `xml:"role,attr"`
 			Title string `xml:"title"`
 			Desc  string `xml:"desc"`
 		}
-		if err := xml.Unmarshal(text, &picture); err != nil {
+		if err := xml.Unmarshal([]byte(text), &picture); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if picture.Role != "img" || picture.Title == "" || len(picture.Desc) < 40 {
 			t.Errorf("%s: role %q, title %q, desc %q; want a picture with both", name, picture.Role, picture.Title, picture.Desc)
 		}
-		for _, paint := range regexp.MustCompile(`(?:fill|stroke)="([^"]*)"`).FindAllStringSubmatch(string(text), -1) {
-			colour, hex := strings.CutPrefix(paint[1], "#")
-			if !hex && paint[1] != "none" {
-				t.Errorf("%s: the colour %q is not the same everywhere", name, paint[1])
-			}
+		for _, paint := range groups(`(?:fill|stroke)="([^"]*)"`, text) {
+			colour, hex := strings.CutPrefix(paint, "#")
 			if !hex {
+				if paint != "none" {
+					t.Errorf("%s: the colour %q is not the same everywhere", name, paint)
+				}
 				continue
 			}
 			l := luminance(t, colour)

@@ -18,14 +18,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testport"
-	"github.com/stint-go/stint/memstore"
 )
 
 const balancerPage = "docs/behind-a-balancer.md"
@@ -33,10 +31,7 @@ const balancerPage = "docs/behind-a-balancer.md"
 // limited serves a program that each client may ask twice, and which answers with the client. It trusts proxies.
 func limited(t *testing.T, trusted ...string) *httptest.Server {
 	t.Helper()
-	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "api", stint.TokenBucket(2, stint.PerMinute(2)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(stillStore(), "api", stint.TokenBucket(2, stint.PerMinute(2))))(t)
 	config := clientip.Config{}
 	for _, network := range trusted {
 		config.TrustedProxies = append(config.TrustedProxies, netip.MustParsePrefix(network))
@@ -93,21 +88,18 @@ func nginx(t *testing.T, address, servers string) {
 		_ = command.Process.Signal(syscall.SIGTERM)
 		<-ended
 	})
-	deadline := time.After(5 * time.Minute)
-	for poll := time.NewTicker(5 * time.Millisecond); ; {
-		if conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address); err == nil {
-			_ = conn.Close()
-			poll.Stop()
-			return
-		}
+	within(t, "nginx listens", func() bool {
 		select {
-		case <-poll.C:
 		case <-ended:
 			t.Fatalf("nginx ended:\n%s", log.String())
-		case <-deadline:
-			t.Fatal("nginx does not listen")
+		default:
 		}
-	}
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
+	})
 }
 
 // expectClients asks as two clients, of whom each has two requests whatever it claims.
@@ -128,9 +120,13 @@ func expectClients(t *testing.T, ask func(client, forwarded string) string) {
 
 // A program behind the page's nginx counts its clients.
 func TestBehindNginx(t *testing.T) {
-	program, address := limited(t, "127.0.0.1/32"), testport.Address(t)
-	location := strings.ReplaceAll(blocks(t, balancerPage, "nginx")[0], "127.0.0.1:8000", program.Listener.Addr().String())
-	nginx(t, address, "server {\nlisten "+address+";\n"+location+"\n}")
+	behind := func(changes *strings.Replacer) (address string) {
+		program, address := limited(t, "127.0.0.1/32"), testport.Address(t)
+		location := strings.ReplaceAll(blocks(t, balancerPage, "nginx")[0], "127.0.0.1:8000", program.Listener.Addr().String())
+		nginx(t, address, "server {\nlisten "+address+";\n"+changes.Replace(location)+"\n}")
+		return address
+	}
+	address := behind(strings.NewReplacer())
 	expectClients(t, func(client, forwarded string) string { return askFrom(t, client, address, "", forwarded) })
 	check := strings.Replace(blocks(t, balancerPage, "sh")[0], "127.0.0.1:8088", address, 1)
 	if got, err := exec.CommandContext(t.Context(), "bash", "-c", check).Output(); err != nil || string(got) != "200\n200\n429\n" {
@@ -138,9 +134,7 @@ func TestBehindNginx(t *testing.T) {
 	}
 
 	// Behind another balancer nginx appends.
-	program, address = limited(t, "127.0.0.1/32"), testport.Address(t)
-	location = strings.ReplaceAll(blocks(t, balancerPage, "nginx")[0], "127.0.0.1:8000", program.Listener.Addr().String())
-	nginx(t, address, "server {\nlisten "+address+";\n"+strings.Replace(location, "X-Forwarded-For $remote_addr", "X-Forwarded-For $proxy_add_x_forwarded_for", 1)+"\n}")
+	address = behind(strings.NewReplacer("X-Forwarded-For $remote_addr", "X-Forwarded-For $proxy_add_x_forwarded_for"))
 	expectClients(t, func(client, forwarded string) string { return askFrom(t, client, address, "", forwarded) })
 }
 
@@ -190,12 +184,9 @@ func TestWrongTrust(t *testing.T) {
 
 // The page's table of who the client is.
 func TestForwardedFor(t *testing.T) {
-	clients, err := clientip.New(clientip.Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := must.Get(os.ReadFile(balancerPage))(t)
-	_, table, _ := strings.Cut(string(text), "| peer | `X-Forwarded-For` | client |\n|---|---|---|\n")
+	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	clients := must.Get(clientip.New(clientip.Config{TrustedProxies: trusted}))(t)
+	_, table, _ := strings.Cut(pages(t)[balancerPage], "| peer | `X-Forwarded-For` | client |\n|---|---|---|\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	rows := strings.Split(table, "\n")
 	for _, row := range rows {

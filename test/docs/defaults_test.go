@@ -19,8 +19,6 @@ import (
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore"
-	"github.com/stint-go/stint/rules"
-	"github.com/stint-go/stint/rules/file"
 )
 
 // defaultsShown are the names and defaults of a section of docs/reference/defaults.md.
@@ -159,22 +157,5 @@ func TestDefaultsOfCommands(t *testing.T) {
 	}
 	if rows < 9 {
 		t.Errorf("only %d rows were found", rows)
-	}
-}
-
-// Rules that leave out what has a default are rules, and those that leave out what the page calls required are none.
-func TestDefaultsOfRules(t *testing.T) {
-	const limits = "limits: [{algorithm: fixed_window, limit: 1, window: 1m}]"
-	for text, valid := range map[string]bool{
-		"{id: a, scope: global, " + limits + "}":                                  true,
-		"{id: a, scope: per_user, " + limits + "}":                                false,
-		"{id: a, scope: per_user, missing: skip, " + limits + "}":                 true,
-		"{id: a, scope: global, on_exceed: wait, " + limits + "}":                 false,
-		"{id: a, scope: global, on_exceed: wait, max_wait: 1s, " + limits + "}":   true,
-		"{id: a, scope: global, on_exceed: shadow, max_wait: 1s, " + limits + "}": false,
-	} {
-		if _, err := file.ParseSet("a.yaml", []byte("rules:\n  - "+text+"\n"), rules.Options{}); (err == nil) != valid {
-			t.Errorf("%s: %v, want it valid: %t", text, err, valid)
-		}
 	}
 }

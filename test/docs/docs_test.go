@@ -13,24 +13,11 @@ import (
 	"github.com/stint-go/stint/rules/file"
 )
 
-// pages are the documents of the module, by name from its root.
+// pages are the documents of the module.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
-	all := map[string]string{}
-	for _, pattern := range []string{
-		"*.md", "docs/*.md", "docs/ko/*.md", "docs/migrate/*.md", "docs/reference/*.md", "docs/internals/*.md", "docs/adr/*.md", "bench/*.md",
-		"examples/README.md", "examples/*/README.md",
-	} {
-		files, err := filepath.Glob(pattern)
-		if err != nil || len(files) == 0 {
-			t.Fatalf("no page is %s: %v", pattern, err)
-		}
-		for _, file := range files {
-			text := must.Get(os.ReadFile(file))(t)
-			all[filepath.ToSlash(file)] = string(text)
-		}
-	}
-	return all
+	return read(t, "*.md", "docs/*.md", "docs/ko/*.md", "docs/migrate/*.md", "docs/reference/*.md",
+		"docs/internals/*.md", "docs/adr/*.md", "bench/*.md", "examples/README.md", "examples/*/README.md")
 }
 
 // plain is Go code without the space around lines, without directives, without what examples and tests do about
@@ -45,40 +32,40 @@ func plain(code string) string {
 	code = strings.Join(lines, "\n") + "\n"
 	handling := regexp.MustCompile(`(?m)^if err != nil \{\n((fmt\.Println|t\.Fatal|t\.Error)\(err\)\n(return\n)?|return err\n)\}\n`)
 	code = handling.ReplaceAllString(code, "")
+	const ended = `\)\((?:t|b|example\{\})\)$`
+	code = regexp.MustCompile(`(?m)^must\.Get\((.*)`+ended).ReplaceAllString(code, "_, err = $1")
+	code = regexp.MustCompile(`(?ms)^(\w+) (:?=) must\.Get\(\n?(.*?)`+ended).ReplaceAllString(code, "$1, err $2 $3")
 	return strings.NewReplacer(
 		`"redis://" + server.Addr()`, `"redis://127.0.0.1:6379"`,
 		`server.Addr()`, `"127.0.0.1:6379"`,
 		`testredis.Start(t).Addr()`, `"127.0.0.1:6379"`,
 		"memstore.Config{Now: still}", "memstore.Config{}",
-		", Failover: failover.Config{Timeout: time.Minute}", "",
+		"stillStore()", "memstore.New(memstore.Config{})",
+		"newStore()", "memstore.New(memstore.Config{})",
+		", Failover: patient", "",
+		"goredis.Config{Failover: patient}", "goredis.Config{}",
 		"goredis.Config{Failover: failover.Config{Timeout: time.Minute}}", "goredis.Config{}",
 		", Timeout: time.Minute}", "}",
 	).Replace(code)
 }
 
+// goBlock is a snippet of Go in a page.
+const goBlock = "(?s)```go\n(.*?)```"
+
 // Every Go snippet of every page stands in a test or an example that is compiled and run.
 func TestSnippets(t *testing.T) {
 	var compiled strings.Builder
-	for _, pattern := range []string{
-		"test/docs/*_test.go", "example_test.go", "httplimit/example*_test.go", "httplimit/*/example_test.go",
-		"grpclimit/example*_test.go", "bench/migrate/*_test.go", "service/internal/alerts/docs_test.go",
-		"test/resp/docs_test.go", "test/resp/migrate_test.go",
-	} {
-		files, err := filepath.Glob(pattern)
-		if err != nil || len(files) == 0 {
-			t.Fatalf("no test is %s: %v", pattern, err)
-		}
-		for _, file := range files {
-			text := must.Get(os.ReadFile(file))(t)
-			compiled.Write(text)
-		}
+	for _, text := range read(t, "test/docs/*_test.go", "example_test.go", "httplimit/example*_test.go",
+		"httplimit/*/example_test.go", "grpclimit/example*_test.go", "bench/migrate/*_test.go",
+		"service/internal/alerts/docs_test.go", "test/resp/docs_test.go", "test/resp/migrate_test.go") {
+		compiled.WriteString(text)
 	}
 	code, snippets := plain(compiled.String()), 0
 	for name, text := range pages(t) {
-		for _, snippet := range regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(text, -1) {
+		for _, snippet := range groups(goBlock, text) {
 			snippets++
-			if !strings.Contains(code, plain(snippet[1])) {
-				t.Errorf("%s: no test has\n%s", name, snippet[1])
+			if !strings.Contains(code, plain(snippet)) {
+				t.Errorf("%s: no test has\n%s", name, snippet)
 			}
 		}
 	}
@@ -104,20 +91,13 @@ func TestReady(t *testing.T) {
 		}
 	}
 	for name, text := range pages(t) {
-		for _, snippet := range regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(text, -1) {
-			hold(name, snippet[1])
+		for _, snippet := range groups(goBlock, text) {
+			hold(name, snippet)
 		}
 	}
-	for _, pattern := range []string{"test/docs/start_test.go", "redisstore/*/example_test.go", "bench/migrate/*_test.go", "examples/*/*.go"} {
-		files, err := filepath.Glob(pattern)
-		if err != nil || len(files) == 0 {
-			t.Fatalf("no file is %s: %v", pattern, err)
-		}
-		for _, file := range files {
-			text := must.Get(os.ReadFile(file))(t)
-			for function := range strings.SplitSeq(string(text), "\nfunc ") {
-				hold(file, function)
-			}
+	for name, text := range read(t, "test/docs/start_test.go", "redisstore/*/example_test.go", "bench/migrate/*_test.go", "examples/*/*.go") {
+		for function := range strings.SplitSeq(text, "\nfunc ") {
+			hold(name, function)
 		}
 	}
 	if found < 8 {
@@ -129,9 +109,9 @@ func TestReady(t *testing.T) {
 func TestRulesShown(t *testing.T) {
 	shown := 0
 	for name, text := range pages(t) {
-		for _, block := range regexp.MustCompile("(?s)```yaml\n((?:rules:|- \\{id).*?)```").FindAllStringSubmatch(text, -1) {
+		for _, block := range groups("(?s)```yaml\n((?:rules:|- \\{id).*?)```", text) {
 			shown++
-			if _, err := file.ParseSet(name, []byte(block[1]), rules.Options{}); err != nil {
+			if _, err := file.ParseSet(name, []byte(block), rules.Options{}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -143,12 +123,11 @@ func TestRulesShown(t *testing.T) {
 
 // Every link from a page to a file of the module leads to one, and to a heading of it.
 func TestLinks(t *testing.T) {
-	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	all := pages(t)
 	links := 0
 	for name, text := range all {
-		for _, found := range link.FindAllStringSubmatch(text, -1) {
-			target, heading, _ := strings.Cut(found[1], "#")
+		for _, link := range groups(`\]\(([^)\s]+)\)`, text) {
+			target, heading, _ := strings.Cut(link, "#")
 			if strings.Contains(target, "://") {
 				continue
 			}
@@ -160,9 +139,7 @@ func TestLinks(t *testing.T) {
 			info, err := os.Stat(path)
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
-				continue
-			}
-			if heading != "" && !info.IsDir() && !headings(all[filepath.ToSlash(path)])[heading] {
+			} else if heading != "" && !info.IsDir() && !headings(all[filepath.ToSlash(path)])[heading] {
 				t.Errorf("%s: %s has no heading #%s", name, path, heading)
 			}
 		}
@@ -195,25 +172,23 @@ func TestLength(t *testing.T) {
 
 // Every metric has a row on its page, and every row a metric.
 func TestMetrics(t *testing.T) {
-	page := must.Get(os.ReadFile("docs/reference/metrics.md"))(t)
-	envoy := must.Get(os.ReadFile("docs/envoy.md"))(t) // which has those that the reference service has, too
-	page = append(page, envoy...)
+	page := pages(t)["docs/reference/metrics.md"] + pages(t)["docs/envoy.md"] // which has those that the reference service has, too
 	made, tree := map[string]bool{}, os.DirFS(".")
 	must.Do(t, fs.WalkDir(tree, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "bench/") {
 			return err
 		}
 		text, err := fs.ReadFile(tree, path)
-		for _, name := range regexp.MustCompile(`(?:"|//\t)((?:rate_limiter|ratelimit_service)_[a-z0-9_]+[a-z])["{ ]`).FindAllStringSubmatch(string(text), -1) {
-			made[name[1]] = true
+		for _, name := range groups(`(?:"|//\t)((?:rate_limiter|ratelimit_service)_[a-z0-9_]+[a-z])["{ ]`, string(text)) {
+			made[name] = true
 		}
 		return err
 	}))
 	told := map[string]bool{}
-	for line := range strings.Lines(string(page)) {
+	for line := range strings.Lines(page) {
 		if first, _, _ := strings.Cut(strings.TrimPrefix(line, "|"), "|"); strings.HasPrefix(line, "|") && !strings.Contains(first, "(") {
-			for _, name := range regexp.MustCompile("`((?:rate_limiter|ratelimit_service)_[a-z_]+)").FindAllStringSubmatch(first, -1) {
-				told[name[1]] = true
+			for _, name := range groups("`((?:rate_limiter|ratelimit_service)_[a-z_]+)", first) {
+				told[name] = true
 			}
 		}
 	}
@@ -234,28 +209,22 @@ func TestMetrics(t *testing.T) {
 
 // The index names every page, but those that a page of it lists: decisions, pages in Korean, and those on other limiters.
 func TestIndex(t *testing.T) {
-	index := must.Get(os.ReadFile("docs/README.md"))(t)
-	err := fs.WalkDir(os.DirFS("docs"), ".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || filepath.Ext(path) != ".md" || filepath.Dir(path) == "adr" || path == "README.md" {
+	all := pages(t)
+	must.Do(t, fs.WalkDir(os.DirFS("docs"), ".", func(path string, entry fs.DirEntry, err error) error {
+		index, folder := "docs/README.md", filepath.Dir(path)
+		switch {
+		case err != nil || entry.IsDir() || filepath.Ext(path) != ".md" || folder == "adr" || path == "README.md":
 			return err
-		}
-		if filepath.Dir(path) == "ko" && filepath.Base(path) != "README.md" {
+		case folder == "ko" && filepath.Base(path) != "README.md":
 			return nil // the Korean index names those
+		case folder == "migrate":
+			index = "docs/migrate.md"
 		}
-		if filepath.Dir(path) == "migrate" {
-			if !strings.Contains(pages(t)["docs/migrate.md"], "]("+filepath.ToSlash(path)+")") {
-				t.Errorf("docs/migrate.md does not link to %s", path)
-			}
-			return nil
-		}
-		if !strings.Contains(string(index), "]("+filepath.ToSlash(path)+")") {
-			t.Errorf("docs/README.md does not link to %s", path)
+		if !strings.Contains(all[index], "]("+filepath.ToSlash(path)+")") {
+			t.Errorf("%s does not link to %s", index, path)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
+	}))
 }
 
 // The glossary is in alphabetical order, and each word has a meaning and a link.
@@ -278,4 +247,28 @@ func TestGlossary(t *testing.T) {
 	if words < 60 {
 		t.Errorf("only %d words were found", words)
 	}
+}
+
+// read are the files of patterns, by name from the module's root. There is one of each pattern.
+func read(t *testing.T, patterns ...string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	for _, pattern := range patterns {
+		names, err := filepath.Glob(pattern)
+		if err != nil || len(names) == 0 {
+			t.Fatalf("no file is %s: %v", pattern, err)
+		}
+		for _, name := range names {
+			all[filepath.ToSlash(name)] = string(must.Get(os.ReadFile(name))(t))
+		}
+	}
+	return all
+}
+
+// groups are the first groups of a pattern's matches in a text.
+func groups(pattern, text string) (found []string) {
+	for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+		found = append(found, match[1])
+	}
+	return found
 }

@@ -25,8 +25,8 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/grpclimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
-	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -114,10 +114,7 @@ func lendBook(_ any, ctx context.Context, decode func(any) error, interceptor gr
 // serveBooks serves the page's service with options, and connects to it.
 func serveBooks(t *testing.T, secure credentials.TransportCredentials, dial []grpc.DialOption, options ...grpc.ServerOption) *grpc.ClientConn {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	server := grpc.NewServer(options...)
 	server.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "library.v1.Books", HandlerType: (*any)(nil),
@@ -125,10 +122,7 @@ func serveBooks(t *testing.T, secure credentials.TransportCredentials, dial []gr
 	}, nil)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
-	conn, err := grpc.NewClient(listener.Addr().String(), append(dial, grpc.WithTransportCredentials(secure))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(grpc.NewClient(listener.Addr().String(), append(dial, grpc.WithTransportCredentials(secure))...))(t)
 	t.Cleanup(func() {
 		server.Stop()
 		if err := errors.Join(<-served, conn.Close()); err != nil {
@@ -142,25 +136,16 @@ func serveBooks(t *testing.T, secure credentials.TransportCredentials, dial []gr
 func libraryLimits(t *testing.T) []grpc.ServerOption {
 	t.Helper()
 	limiter, _ := byRules(t, shownRules(t, grpcPage, 0))
-	perAddress, err := stint.New(memstore.New(memstore.Config{Now: still}), "addresses", stint.TokenBucket(16, stint.PerMinute(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	limits, err := grpclimit.New(grpclimit.Config{
+	perAddress := must.Get(stint.New(stillStore(), "addresses", stint.TokenBucket(16, stint.PerMinute(1))))(t)
+	limits := must.Get(grpclimit.New(grpclimit.Config{
 		Rules: limiter, // an enforce.Limiter with the rules
 		Describe: func(ctx context.Context, _ string, r *rules.Request) error {
 			r.User, _ = ctx.Value(userKey{}).(string) // by the interceptor that authenticates
 			return nil
 		},
 		Messages: true, // each message that a client sends on a stream is decided, too
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	addresses, err := grpclimit.New(grpclimit.Config{Limiter: perAddress, NoMetadata: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
+	addresses := must.Get(grpclimit.New(grpclimit.Config{Limiter: perAddress, NoMetadata: true}))(t)
 	options := []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(addresses.UnaryServerInterceptor(), authenticateCall, limits.UnaryServerInterceptor()),
 		grpc.ChainStreamInterceptor(addresses.StreamServerInterceptor(), authenticateStream, limits.StreamServerInterceptor()),
@@ -210,18 +195,11 @@ func TestLibrary(t *testing.T) {
 	}
 
 	// A stream has five messages, its start among them; another method has limits of its own.
-	stream, err := conn.NewStream(as("good-ann"), &followStream, follow)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(conn.NewStream(as("good-ann"), &followStream, follow))(t)
 	for range 4 {
-		if err := errors.Join(stream.SendMsg(new(emptypb.Empty)), stream.RecvMsg(new(emptypb.Empty))); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(stream.SendMsg(new(emptypb.Empty)), stream.RecvMsg(new(emptypb.Empty))))
 	}
-	if err := stream.SendMsg(new(emptypb.Empty)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, stream.SendMsg(new(emptypb.Empty)))
 	if got := told(stream.RecvMsg(new(emptypb.Empty)), stream.Trailer()); !strings.Contains(got, "rule:follow/messages") || !strings.Contains(got, "retry-after: 60") {
 		t.Errorf("the stream ends with\n%s", got)
 	}
@@ -240,10 +218,7 @@ func TestLibrary(t *testing.T) {
 // Without the interceptor that authenticates, a call without a user is UNAUTHENTICATED where the rule says so.
 func TestLibraryWithoutUser(t *testing.T) {
 	limiter, _ := byRules(t, shownRules(t, grpcPage, 0))
-	limits, err := grpclimit.New(grpclimit.Config{Rules: limiter})
-	if err != nil {
-		t.Fatal(err)
-	}
+	limits := must.Get(grpclimit.New(grpclimit.Config{Rules: limiter}))(t)
 	conn := serveBooks(t, insecure.NewCredentials(), nil, grpc.UnaryInterceptor(limits.UnaryServerInterceptor()), grpc.StreamInterceptor(limits.StreamServerInterceptor()))
 	ctx := metadata.AppendToOutgoingContext(t.Context(), "x-user", "ann")
 	if got := told(conn.Invoke(ctx, lend, new(emptypb.Empty), new(emptypb.Empty)), nil); !strings.HasPrefix(got, "code = Unauthenticated") || !strings.Contains(got, "rule:lend") {
@@ -267,25 +242,19 @@ func TestLibraryByCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	certificate := func(name string) []tls.Certificate {
-		pair, err := tls.LoadX509KeyPair(authority.Issue(t, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		pair := must.Get(tls.LoadX509KeyPair(authority.Issue(t, name)))(t)
 		return []tls.Certificate{pair}
 	}
 	limiter, _ := byRules(t, shownRules(t, grpcPage, 0))
 	var seen []string
-	limits, err := grpclimit.New(grpclimit.Config{
+	limits := must.Get(grpclimit.New(grpclimit.Config{
 		Rules: limiter,
 		Describe: func(ctx context.Context, _ string, r *rules.Request) error {
 			r.User = certified(ctx)
 			seen = append(seen, r.User)
 			return nil
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	conn := serveBooks(t, credentials.NewTLS(&tls.Config{Certificates: certificate("ann"), RootCAs: trusted, MinVersion: tls.VersionTLS12}), nil,
 		grpc.Creds(credentials.NewTLS(&tls.Config{
 			Certificates: certificate("localhost"), ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
@@ -304,17 +273,11 @@ func TestLibraryByCertificate(t *testing.T) {
 // The page's client makes a denied call again when it may.
 func TestClientThatWaits(t *testing.T) {
 	pace := func(limit stint.Limit) *stint.Limiter {
-		limiter, err := stint.New(memstore.New(memstore.Config{}), "pace", limit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		limiter := must.Get(stint.New(newStore(), "pace", limit))(t)
 		return limiter
 	}
 	denied := 0
-	limits, err := grpclimit.New(grpclimit.Config{Limiter: pace(stint.TokenBucket(1, stint.PerSecond(20)))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	limits := must.Get(grpclimit.New(grpclimit.Config{Limiter: pace(stint.TokenBucket(1, stint.PerSecond(20)))}))(t)
 	count := func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		answer, err := limits.UnaryServerInterceptor()(ctx, request, info, handler)
 		if err != nil {
@@ -323,10 +286,7 @@ func TestClientThatWaits(t *testing.T) {
 		return answer, err
 	}
 	ownPace := pace(stint.TokenBucket(1000, stint.PerSecond(1000)))
-	waits, err := grpclimit.NewClient(grpclimit.ClientConfig{Limiter: ownPace, Retries: 3, MaxWait: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	waits := must.Get(grpclimit.NewClient(grpclimit.ClientConfig{Limiter: ownPace, Retries: 3, MaxWait: time.Minute}))(t)
 	dial := []grpc.DialOption{
 		grpc.WithUnaryInterceptor(waits.UnaryClientInterceptor()),
 		grpc.WithStreamInterceptor(waits.StreamClientInterceptor()),

@@ -3,14 +3,11 @@ package docs_test
 import (
 	"crypto/sha256"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/stint-go/stint/internal/must"
 )
 
 // follows is the first line of a Korean page: the English page that it translates, and which revision of it.
@@ -105,9 +102,9 @@ func codeBlocks(text string) (blocks []string) {
 
 // The Korean index leads to every Korean page.
 func TestKoreanIndex(t *testing.T) {
-	index := must.Get(os.ReadFile("docs/ko/README.md"))(t)
+	index := pages(t)["docs/ko/README.md"]
 	for name := range koreanPages(t) {
-		if base := filepath.Base(name); name != "README.ko.md" && !strings.Contains(string(index), "]("+base+")") {
+		if base := filepath.Base(name); name != "README.ko.md" && !strings.Contains(index, "]("+base+")") {
 			t.Errorf("docs/ko/README.md does not link to %s", base)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -82,7 +83,7 @@ func newLLMGateway(t *testing.T) *llmGateway {
 	g := &llmGateway{ended: make(chan struct{}, 10), limiter: limiter}
 	known := func(key string) bool { return strings.HasPrefix(key, "key-of-") }
 	generate := func(ctx context.Context, say func(string) error) (int64, error) { return g.generate(ctx, say) }
-	limits, err := httplimit.New(httplimit.Config{
+	limits := must.Get(httplimit.New(httplimit.Config{
 		Rules: limiter, // an enforce.Limiter with the rules
 		Describe: func(r *http.Request, q *rules.Request) error {
 			asked, _ := r.Context().Value(chatKey{}).(*chat)
@@ -92,10 +93,7 @@ func newLLMGateway(t *testing.T) *llmGateway {
 			return nil
 		},
 		Reserve: &stint.Hold{TTL: 2 * time.Minute, OnExpiry: stint.ChargeOnExpiry},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	handler := readChat(known, limits.Wrap(stream(generate)))
 	g.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() { g.ended <- struct{}{} }()
@@ -115,10 +113,7 @@ func (g *llmGateway) ask(t *testing.T, key, body string, read func(io.Reader)) *
 		t.Fatal(err)
 	}
 	request.Header.Set("Authorization", "Bearer "+key)
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(http.DefaultClient.Do(request))(t)
 	read(response.Body)
 	_ = response.Body.Close()
 	return response
@@ -211,39 +206,6 @@ func TestLLMGateway(t *testing.T) {
 	ask(http.StatusBadRequest, "key-of-ann", "{", drain)
 }
 
-// A key has two streams at once; the third is told to come again in a second.
-func TestLLMGatewayAtOnce(t *testing.T) {
-	g := newLLMGateway(t)
-	const two = 2
-	begun, free := make(chan struct{}), make(chan struct{})
-	g.generate = func(_ context.Context, say func(string) error) (int64, error) {
-		begun <- struct{}{}
-		<-free
-		return 1, say("one")
-	}
-	statuses := make(chan int, two)
-	for range two {
-		go func() { statuses <- g.ask(t, "key-of-ann", `{"model": "small"}`, drain).StatusCode }()
-		<-begun
-	}
-	third := g.ask(t, "key-of-ann", `{"model": "small"}`, drain)
-	if third.StatusCode != http.StatusTooManyRequests || third.Header.Get("Retry-After") != "1" {
-		t.Errorf("a third stream: %d %v", third.StatusCode, third.Header)
-	}
-	close(free)
-	for range two {
-		if status := <-statuses; status != http.StatusOK {
-			t.Errorf("one of two streams: %d", status)
-		}
-	}
-	for range two + 1 {
-		<-g.ended
-	}
-	if got, want := g.left(t, "key-of-ann"), "tokens 99998, at-once 2, requests 18"; got != want {
-		t.Errorf("ann has %s, want %s", got, want)
-	}
-}
-
 // The page's commands print what it says, and what it says of an end in another order and of a renewal is so.
 func TestLLMByREST(t *testing.T) {
 	s := serve(t, "rules_from: rules.yaml\n", map[string]string{"rules.yaml": blocks(t, llmPage, "yaml")[0]})
@@ -263,7 +225,7 @@ func TestLLMByREST(t *testing.T) {
 		{strings.Replace(cancel, `"large", "llm"`, `"llm", "large"`, 1), `…"matched":["large","llm"],…"applied":-4000,…`},
 		{"curl -s localhost:8079/api/v1/clients/key-of-ann", `…"remaining":99880,…"remaining":2,…"remaining":19,…`},
 	} {
-		expectLines(t, step.command, s.shell(t, step.command), step.want)
+		s.expect(t, step.command, step.want)
 	}
 }
 
@@ -288,6 +250,6 @@ except Denied as denied:
     status, body = denied.args
     print(status, body["reason"], body["remaining"])
 `)
-	expectLines(t, "python3 gateway.py", s.shell(t, "python3 gateway.py 2>&1"), "100\nword\n429 limit 19880")
-	expectLines(t, "the state", s.shell(t, "curl -s localhost:8079/api/v1/clients/key-of-ann"), `…"name":"tokens",…"remaining":99880,…"name":"at-once",…"remaining":2,…`)
+	s.expect(t, "python3 gateway.py 2>&1", "100\nword\n429 limit 19880")
+	s.expect(t, "curl -s localhost:8079/api/v1/clients/key-of-ann", `…"name":"tokens",…"remaining":99880,…"name":"at-once",…"remaining":2,…`)
 }

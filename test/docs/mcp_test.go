@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/mcplimit"
 )
 
@@ -45,13 +46,10 @@ func TestTools(t *testing.T) {
 	mcp.AddTool(server, &mcp.Tool{Name: "search"}, func(context.Context, *mcp.CallToolRequest, any) (*mcp.CallToolResult, any, error) {
 		return new(mcp.CallToolResult), nil, nil
 	})
-	limits, err := mcplimit.New(mcplimit.Config{
+	limits := must.Get(mcplimit.New(mcplimit.Config{
 		Rules:   limiter,                       // an enforce.Limiter with the rules
 		Reserve: &stint.Hold{TTL: time.Minute}, // calls hold what they cost while their tool runs
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	server.AddReceivingMiddleware(limits.Wrap)
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil)
 	authenticated := auth.RequireBearerToken(verify, nil)(handler) // the SDK's; verify returns a TokenInfo with its UserID
@@ -67,10 +65,7 @@ func TestTools(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = session.Close() })
 		said := func(tool string) string {
-			result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: map[string]any{}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			result := must.Get(session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: map[string]any{}}))(t)
 			var text strings.Builder
 			for _, content := range result.Content {
 				fmt.Fprintln(&text, content.(*mcp.TextContent).Text)

@@ -2,8 +2,6 @@ package docs_test
 
 import (
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -149,10 +147,7 @@ func TestSameDecisions(t *testing.T) {
 // The short pages have at most 350 words, a document of rules, and say by what they know the other limiter.
 func TestShortPages(t *testing.T) {
 	short := 0
-	names := must.Get(filepath.Glob("docs/migrate/*.md"))(t)
-	for _, name := range names {
-		text := must.Get(os.ReadFile(name))(t)
-		page := string(text)
+	for name, page := range read(t, "docs/migrate/*.md") {
 		if !strings.Contains(page, "\n## What differs\n") {
 			continue // one with tasks
 		}

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,12 +17,9 @@ import (
 // the program stint and what is for those who work on it.
 func library(t *testing.T) (folders []string) {
 	t.Helper()
-	work := must.Get(os.ReadFile("go.work"))(t)
-	for _, use := range regexp.MustCompile(`(?m)^\t\./(\S+)$`).FindAllStringSubmatch(string(work), -1) {
-		switch use[1] {
-		case "bench", "examples", "service", "test":
-		default:
-			folders = append(folders, use[1])
+	for _, folder := range groups(`(?m)^\t\./(\S+)$`, read(t, "go.work")["go.work"]) {
+		if !slices.Contains([]string{"bench", "examples", "service", "test"}, folder) {
+			folders = append(folders, folder)
 		}
 	}
 	if len(folders) < 8 {
@@ -32,8 +30,7 @@ func library(t *testing.T) (folders []string) {
 
 // The command by which a program takes stint from a clone replaces every module of it.
 func TestReplacements(t *testing.T) {
-	page := must.Get(os.ReadFile("docs/start.md"))(t)
-	command := regexp.MustCompile("(?m)^.*go mod edit$").FindString(string(page))
+	command := regexp.MustCompile("(?m)^.*go mod edit$").FindString(pages(t)["docs/start.md"])
 	if command == "" {
 		t.Fatal("docs/start.md has no command that ends with go mod edit")
 	}
@@ -60,9 +57,8 @@ func TestReplacements(t *testing.T) {
 // A page for Go programmers that lists an import says so if it is a module of its own, since it has its own go get.
 func TestModulesOfTheirOwn(t *testing.T) {
 	listed := 0
-	for _, name := range []string{"docs/start.md", "docs/observe.md", "docs/middleware.md"} {
-		page := must.Get(os.ReadFile(name))(t)
-		for line := range strings.Lines(string(page)) {
+	for name, page := range read(t, "docs/start.md", "docs/observe.md", "docs/middleware.md") {
+		for line := range strings.Lines(page) {
 			for _, folder := range library(t) {
 				named := strings.Contains(line, "stint/"+folder+"`") || strings.Contains(line, "`"+folder+"`")
 				if !named || !strings.HasPrefix(line, "|") {
@@ -82,13 +78,12 @@ func TestModulesOfTheirOwn(t *testing.T) {
 
 // The table of imports says how many modules of others a program compiles with each, and has in its graph.
 func TestModulesCounted(t *testing.T) {
-	page := must.Get(os.ReadFile("docs/start.md"))(t)
 	clone := must.Get(os.Getwd())(t)
 	replaced := "\tgithub.com/stint-go/stint => " + clone + "\n"
 	for _, folder := range library(t) {
 		replaced += "\tgithub.com/stint-go/stint/" + folder + " => " + filepath.Join(clone, folder) + "\n"
 	}
-	rows := regexp.MustCompile("(?m)^\\| `(github.com/stint-go/stint[^`]*)` \\|.*\\| (\\d+, \\d+) \\|$").FindAllStringSubmatch(string(page), -1)
+	rows := regexp.MustCompile("(?m)^\\| `(github.com/stint-go/stint[^`]*)` \\|.*\\| (\\d+, \\d+) \\|$").FindAllStringSubmatch(pages(t)["docs/start.md"], -1)
 	if len(rows) < 8 {
 		t.Fatalf("only %d imports are counted", len(rows))
 	}

@@ -9,15 +9,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
-	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
@@ -38,22 +36,10 @@ func scrape(handler http.Handler) (lines []string) {
 func Example_metrics() {
 	registry := prometheus.NewRegistry()
 	mux := http.NewServeMux()
-	metrics, err := promlimit.New(registry)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	policy, err := stint.NewPolicy("api", stint.TokenBucket(2, stint.PerMinute(2)))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	store := memstore.New(memstore.Config{Now: still})
-	limiter, err := stint.NewLimiter(stint.Config{Store: store, Policy: policy, Observe: metrics.Observe})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	metrics := must.Get(promlimit.New(registry))(example{})
+	policy := must.Get(stint.NewPolicy("api", stint.TokenBucket(2, stint.PerMinute(2))))(example{})
+	store := stillStore()
+	limiter := must.Get(stint.NewLimiter(stint.Config{Store: store, Policy: policy, Observe: metrics.Observe}))(example{})
 	registry.MustRegister(promlimit.NewStatsCollector(store.Stats)) // clients, bytes, evictions
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 
@@ -73,28 +59,17 @@ func Example_metrics() {
 func TestMetricsOfRedis(t *testing.T) {
 	server, ctx := testredis.Start(t), t.Context()
 	registry := prometheus.NewRegistry()
-	calls, err := promlimit.NewCalls(registry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	calls := must.Get(promlimit.NewCalls(registry))(t)
 	options := redisstore.Options{OnCall: calls.Done}
-	store, err := rueidis.Open(rueidis.Config{URL: "redis://" + server.Addr(), Store: options, Failover: failover.Config{Timeout: time.Minute}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(rueidis.Open(rueidis.Config{URL: "redis://" + server.Addr(), Store: options, Failover: patient}))(t)
 	if err := store.Ready(ctx); err != nil { // connected, so that the first decision takes one round trip
 		log.Print(err) // and not log.Fatal: the store admits meanwhile, and goes on connecting
 	}
 	registry.MustRegister(promlimit.NewStatsCollector(store.Stats)) // what is unreachable, and who decided meanwhile
 	defer store.Close()
 
-	limiter, err := stint.New(store, "api", stint.TokenBucket(2, stint.PerMinute(2)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := limiter.Allow(ctx, "ann"); err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(store, "api", stint.TokenBucket(2, stint.PerMinute(2))))(t)
+	must.Get(limiter.Allow(ctx, "ann"))(t)
 	lines := scrape(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	for _, want := range []string{`rate_limiter_store_round_trip_seconds_count{outcome="answered"} `, "rate_limiter_store_shards"} {
 		if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, want) }) {

@@ -21,7 +21,6 @@ import (
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/sleep"
-	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
 )
 
@@ -85,12 +84,12 @@ func TestLatePaces(t *testing.T) {
 		cells := []string{"`" + pace.name + "`"}
 		for _, late := range []time.Duration{0, time.Millisecond, 5 * time.Millisecond} {
 			synctest.Test(t, func(t *testing.T) {
-				limiter := must.Get(stint.New(lateStore{memstore.New(memstore.Config{}), late}, "mail", pace.limit))(t)
+				limiter := must.Get(stint.New(lateStore{newStore(), late}, "mail", pace.limit))(t)
 				cells = append(cells, fmt.Sprintf("%.1f", float64(perform(t, []int{8}, []*stint.Limiter{limiter}, 100*time.Second)[0])/100))
 			})
 		}
-		if page, err := os.ReadFile(outgoingPage); err != nil || !strings.Contains(string(page), "| "+strings.Join(cells, " | ")+" |") {
-			t.Errorf("the page lacks %v, %v", cells, err)
+		if !strings.Contains(pages(t)[outgoingPage], "| "+strings.Join(cells, " | ")+" |") {
+			t.Errorf("the page lacks %v", cells)
 		}
 	}
 }
@@ -98,10 +97,7 @@ func TestLatePaces(t *testing.T) {
 // Calls that are up to 100 ms late reach the other side in the second after: of 50 a second up to 55 in one, of 44 no more than 50.
 func TestMargin(t *testing.T) {
 	for pace, want := range map[int64]int{50: 55, 44: 49} {
-		limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "vendor", stint.LeakyBucket(500, stint.PerSecond(pace)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		limiter := must.Get(stint.New(stillStore(), "vendor", stint.LeakyBucket(500, stint.PerSecond(pace))))(t)
 		var turns []time.Duration
 		for range 500 {
 			decision, err := limiter.Allow(t.Context(), "vendor")
@@ -127,7 +123,7 @@ func TestShares(t *testing.T) {
 	for capacity, many := range map[int64]float64{16: 44, 8: 44, 4: 40, 2: 33} {
 		hasRow(t, outgoingPage, fmt.Sprint(capacity), fmt.Sprintf("%.0f calls/s", many), fmt.Sprintf("%.0f calls/s", 50-many))
 		synctest.Test(t, func(t *testing.T) {
-			store := memstore.New(memstore.Config{})
+			store := newStore()
 			var limiters []*stint.Limiter
 			for range 2 {
 				limiter, err := stint.New(lateStore{store, time.Millisecond}, "mail", stint.LeakyBucket(capacity, stint.PerSecond(50)))
@@ -222,10 +218,7 @@ func TestCron(t *testing.T) {
 func BenchmarkPace(b *testing.B) {
 	for _, pace := range paces {
 		b.Run(strings.NewReplacer(", PerSecond(50)", "").Replace(pace.name), func(b *testing.B) {
-			limiter, err := stint.New(memstore.New(memstore.Config{}), "mail", pace.limit)
-			if err != nil {
-				b.Fatal(err)
-			}
+			limiter := must.Get(stint.New(newStore(), "mail", pace.limit))(b)
 			var left atomic.Int64
 			left.Store(int64(b.N))
 			var workers sync.WaitGroup

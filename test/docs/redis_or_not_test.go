@@ -10,7 +10,6 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/must"
-	"github.com/stint-go/stint/memstore"
 )
 
 // What processes admit that share nothing: the table of docs/redis-or-not.md.
@@ -39,7 +38,7 @@ func TestDivided(t *testing.T) {
 		limiters := make([]*stint.Limiter, c.processes)
 		for i := range limiters {
 			var err error
-			if limiters[i], err = stint.New(memstore.New(memstore.Config{Now: still}), "api", stint.SlidingWindowLog(c.limit, time.Minute)); err != nil {
+			if limiters[i], err = stint.New(stillStore(), "api", stint.SlidingWindowLog(c.limit, time.Minute)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -61,7 +60,7 @@ func Example_regions() {
 	regions := map[string]*stint.Limiter{}
 	for _, region := range []string{"eu", "us"} {
 		var err error
-		if regions[region], err = stint.New(memstore.New(memstore.Config{Now: still}), "api", stint.TokenBucket(100, stint.PerSecond(10))); err != nil {
+		if regions[region], err = stint.New(stillStore(), "api", stint.TokenBucket(100, stint.PerSecond(10))); err != nil {
 			fmt.Println(err)
 			return
 		}
@@ -69,11 +68,7 @@ func Example_regions() {
 	homeOf := func(user string) string { return map[string]string{"ann": "eu", "bob": "us"}[user] }
 	for _, user := range []string{"ann", "bob", "ann"} {
 		limiter := regions[homeOf(user)] // "eu" or "us": the same in every region
-		decision, err := limiter.Allow(ctx, user)
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
+		decision := must.Get(limiter.Allow(ctx, user))(example{})
 		fmt.Println(user, decision.Remaining)
 	}
 	// Output:

@@ -3,9 +3,7 @@ package docs_test
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -20,14 +18,10 @@ import (
 // A server starts with docs/redis.conf, has each of its settings, gives stint nothing to warn about, and knows after
 // a restart what a client has used.
 func TestRedisConf(t *testing.T) {
-	path, err := filepath.Abs("docs/redis.conf")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := must.Get(os.ReadFile(path))(t)
+	path := must.Get(filepath.Abs("docs/redis.conf"))(t)
 	server := testredis.Start(t, testredis.Config("include", path))
 	settings := 0
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(read(t, "docs/redis.conf")["docs/redis.conf"]) {
 		name, value, ok := strings.Cut(strings.TrimSpace(line), " ")
 		if !ok || strings.HasPrefix(line, "#") {
 			continue
@@ -52,15 +46,13 @@ func TestRedisConf(t *testing.T) {
 		t.Fatal(decision, err)
 	}
 	server.Restart(t)
-	var decision stint.Decision
-	for end := time.Now().Add(5 * time.Minute); ; {
-		if decision, err = limiter.Peek(t.Context(), "ann"); err == nil || time.Now().After(end) {
-			break
+	within(t, "after a restart 3 of 10 are left", func() bool {
+		decision, err := limiter.Peek(t.Context(), "ann")
+		if err == nil && decision.Remaining != 3 {
+			t.Fatalf("after a restart: %v; want 3 of 10 left", decision)
 		}
-	}
-	if err != nil || decision.Remaining != 3 {
-		t.Errorf("after a restart: %v, %v; want 3 of 10 left", decision, err)
-	}
+		return err == nil
+	})
 }
 
 // In a cluster with docs/redis.conf that loses a primary, and has no replica of it, all other clients are decided as
@@ -110,15 +102,10 @@ func TestRedisConfOfACluster(t *testing.T) {
 		}
 	}
 	cluster.Nodes[0].Restart(t)
-	for end := time.Now().Add(5 * time.Minute); ; { // its file may lack the last second
+	within(t, "its clients are decided again", func() bool { // its file may lack the last second
 		_, err := limiter.Allow(t.Context(), first[0])
-		if err == nil {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
+		return err == nil
+	})
 }
 
 // failed reports whether a node has noticed that another one is gone.
@@ -131,8 +118,7 @@ func failed(t *testing.T, node *testredis.Server) bool {
 // rights are what the page lets a user do, by the user's name.
 func rights(t *testing.T, user string) []string {
 	t.Helper()
-	text := must.Get(os.ReadFile("docs/redis.md"))(t)
-	_, line, found := strings.Cut(string(text), "ACL SETUSER "+user+" on >PASSWORD ")
+	_, line, found := strings.Cut(pages(t)["docs/redis.md"], "ACL SETUSER "+user+" on >PASSWORD ")
 	line, _, ended := strings.Cut(line, "\n")
 	if !found || !ended {
 		t.Fatalf("the page has no rights of %s", user)
@@ -150,18 +136,17 @@ func TestFewerRights(t *testing.T) {
 		}
 	}
 	// What scripts call after a long time, or of long logs, as well.
-	scripts, err := filepath.Glob("redisstore/internal/wire/*.lua")
-	if err != nil || len(scripts) < 10 {
-		t.Fatal(scripts, err)
+	scripts := read(t, "redisstore/internal/wire/*.lua", "service/internal/activity/share.lua")
+	if len(scripts) < 11 {
+		t.Fatalf("only %d scripts were found", len(scripts))
 	}
-	for _, script := range append(scripts, "service/internal/activity/share.lua") {
-		text := must.Get(os.ReadFile(script))(t)
-		for function := range strings.SplitSeq(string(text), "\nfunction ") {
+	for script, text := range scripts {
+		for function := range strings.SplitSeq(text, "\nfunction ") {
 			if strings.HasPrefix(function, "zset.") || strings.HasPrefix(function, "stream.") {
 				continue
 			}
-			for _, call := range regexp.MustCompile(`redis\.call\('([A-Z]+)'`).FindAllStringSubmatch(function, -1) {
-				if right := "+" + strings.ToLower(call[1]); !slices.Contains(fewer, right) {
+			for _, call := range groups(`redis\.call\('([A-Z]+)'`, function) {
+				if right := "+" + strings.ToLower(call); !slices.Contains(fewer, right) {
 					t.Errorf("%s needs %s, which the page does not give", script, right)
 				}
 			}
@@ -196,17 +181,11 @@ policies:
 		{ask + "'remaining?key=ann&policy=all'", `{…"remaining":10,…`},
 		{`curl -s localhost:8079/api/v1/reset -H 'Content-Type: application/json' -d '{"all": true}'`, `{…"state":"done",…`},
 	} {
-		expectLines(t, step.command, s.shell(t, step.command), step.answer)
+		s.expect(t, step.command, step.answer)
 	}
-	for end := time.Now().Add(5 * time.Minute); ; {
-		shared, err := redis.Do("EXISTS", "rate_limiter:activity")
-		if err != nil || time.Now().After(end) {
-			t.Fatal("the traffic is not shared: ", err)
-		}
-		if shared == int64(1) {
-			break
-		}
-	}
+	within(t, "the traffic is shared", func() bool {
+		return must.Get(redis.Do("EXISTS", "rate_limiter:activity"))(t) == int64(1)
+	})
 	if refused, err := redis.Do("ACL", "LOG"); err != nil || len(refused.([]any)) > 0 {
 		t.Errorf("Redis refused %v, %v", refused, err)
 	}
@@ -228,6 +207,5 @@ func TestRedisTLS(t *testing.T) {
 		t.Fatalf("the page shows %q", shown)
 	}
 	s := serve(t, configuration, nil, "--store-timeout", "10s", "--on-store-failure", "closed")
-	const command = "curl -s 'localhost:8080/api/v1/rate-limit/check?key=ann'"
-	expectLines(t, command, s.shell(t, command), `{"allowed":true,…"source":"store"}`)
+	s.expect(t, "curl -s 'localhost:8080/api/v1/rate-limit/check?key=ann'", `{"allowed":true,…"source":"store"}`)
 }

@@ -58,13 +58,8 @@ func serve(t *testing.T, configuration string, files map[string]string, more ...
 	}, more...)...)
 	command.Dir = s.folder
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	stderr, err := command.StderrPipe()
-	if err == nil {
-		err = command.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	stderr := must.Get(command.StderrPipe())(t)
+	must.Do(t, command.Start())
 	up, ended := make(chan error, 1), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -117,13 +112,15 @@ func (s *service) shell(t *testing.T, command string) string {
 }
 
 // blocks are the blocks of code of a page in a language.
-func blocks(t *testing.T, page, language string) (found []string) {
+func blocks(t *testing.T, page, language string) []string {
 	t.Helper()
-	text := must.Get(os.ReadFile(page))(t)
-	for _, block := range regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
-		found = append(found, block[1])
-	}
-	return found
+	return groups("(?s)```"+language+"\n(.*?)```", read(t, page)[page])
+}
+
+// expect runs a command, and reports lines that it does not print.
+func (s *service) expect(t *testing.T, command, want string) {
+	t.Helper()
+	expectLines(t, command, s.shell(t, command), want)
 }
 
 // session runs the commands of a page's console blocks, and expects that they print what the page says: line for line, where …
@@ -139,7 +136,7 @@ func (s *service) session(t *testing.T, consoles ...string) (commands int) {
 				t.Fatalf("no command: %s", example)
 			}
 			commands++
-			expectLines(t, command, s.shell(t, command), output)
+			s.expect(t, command, output)
 		}
 	}
 	return commands

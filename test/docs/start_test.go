@@ -21,6 +21,7 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/httplimit"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore/goredis"
 	"github.com/stint-go/stint/redisstore/rueidis"
@@ -38,11 +39,7 @@ func get(handler http.Handler, user string) {
 }
 
 func Example_handler() {
-	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "api", stint.TokenBucket(2, stint.PerMinute(2)))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	limiter := must.Get(stint.New(stillStore(), "api", stint.TokenBucket(2, stint.PerMinute(2))))(example{})
 	hello := func(w http.ResponseWriter, r *http.Request) {
 		user, _, ok := r.BasicAuth()
 		if !ok {
@@ -74,11 +71,7 @@ func Example_handler() {
 }
 
 func Example_middleware() {
-	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "api", stint.TokenBucket(100, stint.PerSecond(10)))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	limiter := must.Get(stint.New(stillStore(), "api", stint.TokenBucket(100, stint.PerSecond(10))))(example{})
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /hello", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
 	handler := httplimit.PerAddress(limiter).Wrap(mux)
@@ -87,21 +80,10 @@ func Example_middleware() {
 }
 
 func Example_clients() {
-	limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(100, stint.PerDay(100)))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	clients, err := clientip.New(clientip.Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	limit, err := httplimit.New(httplimit.Config{Limiter: limiter, Clients: clients})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	limiter := must.Get(stint.New(newStore(), "api", stint.TokenBucket(100, stint.PerDay(100))))(example{})
+	clients := must.Get(
+		clientip.New(clientip.Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}))(example{})
+	limit := must.Get(httplimit.New(httplimit.Config{Limiter: limiter, Clients: clients}))(example{})
 	for _, client := range []string{"192.0.2.1", "192.0.2.2", "192.0.2.1"} {
 		r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/", nil)
 		r.RemoteAddr = "10.1.2.3:4567"
@@ -119,20 +101,12 @@ func Example_clients() {
 func Example_redis() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	store, err := rueidis.Open(rueidis.Config{URL: "redis://" + server.Addr(), Failover: failover.Config{Timeout: time.Minute}})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	store := must.Get(rueidis.Open(rueidis.Config{URL: "redis://" + server.Addr(), Failover: patient}))(example{})
 	if err := store.Ready(ctx); err != nil { // connected, so that the first decision takes one round trip
 		log.Print(err) // and not log.Fatal: the store admits meanwhile, and goes on connecting
 	}
 	defer store.Close()
-	limiter, err := stint.New(store, "api", stint.TokenBucket(100, stint.PerDay(100)))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	limiter := must.Get(stint.New(store, "api", stint.TokenBucket(100, stint.PerDay(100))))(example{})
 	decision, err := limiter.Allow(context.Background(), "user:42")
 	fmt.Println(decision, err)
 	// Output: allowed, 99 of 100 left <nil>
@@ -143,11 +117,7 @@ func Example_goredis() {
 	defer cancel()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer func() { _ = client.Close() }()
-	store, err := goredis.Open(client, goredis.Config{Failover: failover.Config{Timeout: time.Minute}})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	store := must.Get(goredis.Open(client, goredis.Config{Failover: patient}))(example{})
 	if err := store.Ready(ctx); err != nil { // connected, so that the first decision takes one round trip
 		log.Print(err) // and not log.Fatal: the store admits meanwhile, and goes on connecting
 	}
@@ -162,38 +132,19 @@ func Example_failover() {
 	url := "redis://" + server.Addr()
 	config := rueidis.Config{URL: url, Failover: failover.Config{Mode: failover.Local, Timeout: 50 * time.Millisecond}}
 	config.Failover.Timeout = time.Minute // since the machine that runs this may be busy
-	store, err := rueidis.Open(config)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	store := must.Get(rueidis.Open(config))(example{})
 	defer store.Close()
-	if err := store.Ready(ctx); err != nil {
-		fmt.Println(err)
-		return
-	}
-	limiter, err := stint.New(store, "login", stint.TokenBucket(5, stint.PerDay(5)))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	must.Do(example{}, store.Ready(ctx))
+	limiter := must.Get(stint.New(store, "login", stint.TokenBucket(5, stint.PerDay(5))))(example{})
 	decision, err := limiter.Allow(context.Background(), "192.0.2.1")
 	fmt.Println(decision, err)
 	// Output: allowed, 4 of 5 left <nil>
 }
 
 func Example_plan() {
-	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "api", stint.TokenBucket(100, stint.PerSecond(10)))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	limiter := must.Get(stint.New(stillStore(), "api", stint.TokenBucket(100, stint.PerSecond(10))))(example{})
 	plan := stint.TokenBucket(5000, stint.PerSecond(500))
-	gold, err := limiter.With(plan)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	gold := must.Get(limiter.With(plan))(example{})
 	decision, err := gold.Allow(context.Background(), "user:42")
 	fmt.Println(decision, err)
 	// Output: allowed, 4999 of 5000 left <nil>
@@ -203,10 +154,7 @@ func TestOnePerMinute(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /hello", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
 	synctest.Test(t, func(t *testing.T) {
-		limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(1, stint.PerMinute(1)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		limiter := must.Get(stint.New(newStore(), "api", stint.TokenBucket(1, stint.PerMinute(1))))(t)
 		handler := httplimit.PerAddress(limiter).Wrap(mux)
 		for _, want := range []int{200, 429, 200} {
 			w := httptest.NewRecorder()
@@ -223,16 +171,10 @@ func TestOnePerMinute(t *testing.T) {
 func TestByAClock(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	store := memstore.New(memstore.Config{Now: func() time.Time { return now }})
-	limiter, err := stint.New(store, "api", stint.CalendarWindow(1, stint.CalendarDay, "Europe/Berlin"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(store, "api", stint.CalendarWindow(1, stint.CalendarDay, "Europe/Berlin")))(t)
 	for _, hours := range []int{0, 23, 0} { // one o'clock in Berlin, midnight, midnight
 		now = now.Add(time.Duration(hours) * time.Hour)
-		decision, err := limiter.Allow(t.Context(), "ann")
-		if err != nil {
-			t.Fatal(err)
-		}
+		decision := must.Get(limiter.Allow(t.Context(), "ann"))(t)
 		t.Log(now, decision)
 	}
 	if decision, err := limiter.Peek(t.Context(), "ann"); err != nil || decision.Allowed || decision.RetryAfter != 24*time.Hour {
@@ -248,18 +190,10 @@ func Example_logOrCounter() {
 		stint.SlidingWindowCounter(2, time.Minute),
 		stint.SlidingWindowLog(2, time.Minute),
 	} {
-		limiter, err := stint.New(store, limit.Algorithm.String(), limit)
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
+		limiter := must.Get(stint.New(store, limit.Algorithm.String(), limit))(example{})
 		var decision stint.Decision
 		for range 3 {
-			decision, err = limiter.Allow(context.Background(), "ann")
-			if err != nil {
-				fmt.Println(err)
-				return
-			}
+			decision = must.Get(limiter.Allow(context.Background(), "ann"))(example{})
 		}
 		fmt.Println(limit.Algorithm, "retry after", decision.RetryAfter)
 	}
@@ -283,11 +217,7 @@ func TestWorkers(t *testing.T) {
 			defer mu.Unlock()
 			sent = append(sent, time.Now())
 		}
-		limiter, err := stint.New(memstore.New(memstore.Config{}), "mail", stint.LeakyBucket(8, stint.PerSecond(50)))
-		if err != nil {
-			t.Error(err)
-			return
-		}
+		limiter := must.Get(stint.New(newStore(), "mail", stint.LeakyBucket(8, stint.PerSecond(50))))(t)
 		var workers sync.WaitGroup
 		for range 8 {
 			workers.Go(func() {
@@ -313,10 +243,7 @@ func TestWorkers(t *testing.T) {
 
 // An anonymous request has an empty key, which no limit takes.
 func TestEmptyKey(t *testing.T) {
-	limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(1, stint.PerMinute(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(newStore(), "api", stint.TokenBucket(1, stint.PerMinute(1))))(t)
 	if _, err := limiter.Allow(t.Context(), ""); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("an empty key: %v; want ErrInvalid", err)
 	}

@@ -7,13 +7,15 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // Every message that docs/troubleshooting.md quotes is one of the source: what stands between its placeholders does.
 func TestMessages(t *testing.T) {
 	var all strings.Builder
 	tree := os.DirFS(".")
-	err := fs.WalkDir(tree, ".", func(path string, entry fs.DirEntry, err error) error {
+	must.Do(t, fs.WalkDir(tree, ".", func(path string, entry fs.DirEntry, err error) error {
 		skipped := strings.HasPrefix(path, "test/") || strings.HasPrefix(path, "bench/") || strings.HasSuffix(path, "_test.go")
 		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || skipped {
 			return err
@@ -21,10 +23,7 @@ func TestMessages(t *testing.T) {
 		text, err := fs.ReadFile(tree, path)
 		all.Write(text)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	// Texts that are put together of several literals, on one line or on several, are read as one. What stands between
 	// literals is a variable, and so is a verb.
 	source := regexp.MustCompile(`"\s*\+\s*"`).ReplaceAllString(all.String(), "")
@@ -35,13 +34,13 @@ func TestMessages(t *testing.T) {
 		if !strings.HasPrefix(line, "| `") {
 			continue
 		}
-		for _, message := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[1], -1) {
+		for _, message := range groups("`([^`]+)`", cells[1]) {
 			quoted++
 			// An error of an input is made of its parameter, its value and what is allowed.
-			text := regexp.MustCompile(`^(\S+) is …; allowed: `).ReplaceAllString(message[1], `"$1…`)
+			text := regexp.MustCompile(`^(\S+) is …; allowed: `).ReplaceAllString(message, `"$1…`)
 			for part := range strings.SplitSeq(text, "…") {
 				if part = strings.Trim(part, " ,;:."); part != "" && !strings.Contains(source, part) {
-					t.Errorf("no code says %q, of %q", part, message[1])
+					t.Errorf("no code says %q, of %q", part, message)
 				}
 			}
 		}

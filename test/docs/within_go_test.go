@@ -13,7 +13,7 @@ import (
 
 // The Go of docs/organisations.md makes the rules of its first document.
 func TestOrganisationsInGo(t *testing.T) {
-	set, err := rules.Compile([]rules.Rule{
+	set := must.Get(rules.Compile([]rules.Rule{
 		{
 			ID: "organisation", Scope: []string{rules.Custom("organisation")}, Missing: rules.MissingDeny, PartitionBy: "organisation",
 			Limits: []stint.Limit{stint.TokenBucket(1000, stint.PerSecond(1000))},
@@ -27,10 +27,7 @@ func TestOrganisationsInGo(t *testing.T) {
 			},
 			Borrow: rules.Borrow{Any: true},
 		},
-	}, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, rules.Options{}))(t)
 	if got, want := set.Rules(), shownRules(t, organisationsPage, 0).Rules(); !reflect.DeepEqual(got, want) {
 		t.Errorf("in Go the rules are\n%+v\nand on the page\n%+v", got, want)
 	}
@@ -38,7 +35,7 @@ func TestOrganisationsInGo(t *testing.T) {
 
 // The Go of docs/priorities.md makes the rules of its second document, of which there is nothing to warn.
 func TestPrioritiesInGo(t *testing.T) {
-	set, err := rules.Compile([]rules.Rule{
+	set := must.Get(rules.Compile([]rules.Rule{
 		{ID: "organisation", Scope: []string{rules.Global}, Limits: []stint.Limit{stint.TokenBucket(1000, stint.PerSecond(1000))}},
 		{
 			ID: "team", Within: "organisation", Scope: []string{rules.Custom("team")}, Missing: rules.MissingSkip,
@@ -50,10 +47,7 @@ func TestPrioritiesInGo(t *testing.T) {
 				By: rules.ClassBy{Attribute: "class"}, Keep: map[string]rules.Percent{"critical": 0, "batch": 40}, Default: "batch",
 			},
 		},
-	}, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, rules.Options{}))(t)
 	if got, want := set.Rules(), shownRules(t, prioritiesPage, 1).Rules(); !reflect.DeepEqual(got, want) {
 		t.Errorf("in Go the rules are\n%+v\nand on the page\n%+v", got, want)
 	}

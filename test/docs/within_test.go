@@ -4,8 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,12 +24,11 @@ import (
 // shownRules are the rules of a page's n-th document of rules.
 func shownRules(t *testing.T, page string, n int) *rules.Set {
 	t.Helper()
-	text := must.Get(os.ReadFile(page))(t)
-	blocks := regexp.MustCompile("(?s)```yaml\n(rules:.*?)```").FindAllSubmatch(text, -1)
-	if len(blocks) <= n {
-		t.Fatalf("%s has %d documents of rules", page, len(blocks))
+	shown := groups("(?s)```yaml\n(rules:.*?)```", read(t, page)[page])
+	if len(shown) <= n {
+		t.Fatalf("%s has %d documents of rules", page, len(shown))
 	}
-	return must.Get(file.ParseSet(page, blocks[n][1], rules.Options{}))(t)
+	return must.Get(file.ParseSet(page, []byte(shown[n]), rules.Options{}))(t)
 }
 
 // play lets callers ask for a time, and counts from a time on what each asked for and was admitted.
@@ -81,8 +79,7 @@ func number(n int) string {
 // hasRow reports a row that a page's tables lack.
 func hasRow(t *testing.T, page string, cells ...string) {
 	t.Helper()
-	text := must.Get(os.ReadFile(page))(t)
-	if row := "| " + strings.Join(cells, " | ") + " |"; !strings.Contains(string(text), row+"\n") {
+	if row := "| " + strings.Join(cells, " | ") + " |"; !strings.Contains(read(t, page)[page], row+"\n") {
 		t.Errorf("%s lacks\n%s", page, row)
 	}
 }
@@ -145,83 +142,46 @@ func TestOrganisations(t *testing.T) {
 
 // A team that comes finds its floor whole, whatever others did; a lone one has a burst of what no floor needs.
 func TestOrganisationsAtOnce(t *testing.T) {
-	decide := decideBy(t, shownRules(t, organisationsPage, 0), "team")
-	burst := func(name string, at time.Duration) (n int) {
-		for decide(name, at) {
-			n++
-		}
-		return n
-	}
-	if n := burst("search", 0); n != 500 {
-		t.Errorf("a lone team has %d at once, want max(200, 1000 - 500)", n)
-	}
-	if n := burst("ads", 0); n != 150 {
-		t.Errorf("ads has %d at once, want its floor of 150", n)
-	}
-	if n := burst("mail", 0); n != 150 {
-		t.Errorf("mail has %d at once, want its floor of 150", n)
-	}
-	if n := burst("", 0) + burst("guests", 0); n != 0 {
-		t.Errorf("others have %d of what the floors need", n)
+	limiter, _ := byRules(t, shownRules(t, organisationsPage, 0))
+	expectAtOnce(t, limiter, acme("search"), 500, "max(200, 1000 - 500) of a lone team")
+	expectAtOnce(t, limiter, acme("ads"), 150, "its floor")
+	expectAtOnce(t, limiter, acme("mail"), 150, "its floor")
+	for _, other := range []string{"", "guests"} {
+		expectAtOnce(t, limiter, acme(other), 0, "as the floors need the rest")
 	}
 }
 
 // Another organisation, whose teams have the same names, takes nothing of a team's floor.
 func TestOrganisationsApart(t *testing.T) {
 	limiter, _ := byRules(t, shownRules(t, organisationsPage, 0))
-	burst := func(organisation, team string) (n int) {
-		var v enforce.Verdict
-		for {
-			r := rules.Request{Attributes: map[string]string{"organisation": organisation, "team": team}}
-			must.Do(t, limiter.Decide(t.Context(), &r, &v))
-			if !v.Allowed {
-				return n
-			}
-			n++
-		}
-	}
-	burst("greedy", "search")
-	burst("acme", "guests")
-	if n := burst("acme", "search"); n != 200 {
-		t.Errorf("search has %d at once, want its floor of 200", n)
-	}
+	atOnce(t, limiter, with("organisation", "greedy", "team", "search"))
+	atOnce(t, limiter, acme("guests"))
+	expectAtOnce(t, limiter, acme("search"), 200, "its floor")
 }
 
 // Each API key has the floors of models, whatever another key uses.
 func TestFloorsOfEachKey(t *testing.T) {
 	limiter, _ := byRules(t, shownRules(t, organisationsPage, 2))
-	burst := func(key, model string) (n int) {
-		var v enforce.Verdict
-		for r := (rules.Request{APIKey: key, Attributes: map[string]string{"model": model}}); ; n++ {
-			must.Do(t, limiter.Decide(t.Context(), &r, &v))
-			if !v.Allowed {
-				return n
-			}
-		}
-	}
 	for _, key := range []string{"k1", "k2"} {
-		if n := burst(key, "small"); n != 80 {
-			t.Errorf("key %s: the small model has %d at once, want the 80 that no floor needs", key, n)
-		}
-		if n := burst(key, "large"); n != 20 {
-			t.Errorf("key %s: the large model has %d at once, want its floor of 20", key, n)
-		}
+		small, large := with("model", "small"), with("model", "large")
+		small.APIKey, large.APIKey = key, key
+		expectAtOnce(t, limiter, small, 80, "which no floor needs")
+		expectAtOnce(t, limiter, large, 20, "its floor")
 	}
 }
 
 // A team of no organisation is denied by the page's first rules; with skip it is admitted, as none holds for it.
 func TestTeamOfNoOrganisation(t *testing.T) {
-	limiter, _ := byRules(t, shownRules(t, organisationsPage, 0))
-	var v enforce.Verdict
-	if err := limiter.Decide(t.Context(), &rules.Request{Attributes: map[string]string{"team": "search"}}, &v); err != nil || v.Allowed {
-		t.Errorf("%+v, %v; want it denied", v, err)
+	set := shownRules(t, organisationsPage, 0)
+	limiter, _ := byRules(t, set)
+	if v := decide(t, limiter, with("team", "search")); v.Allowed {
+		t.Errorf("%+v; want it denied", v)
 	}
-	list := shownRules(t, organisationsPage, 0).Rules()
+	list := set.Rules()
 	list[0].Missing = rules.MissingSkip
-	set := must.Get(rules.Compile(list, rules.Options{}))(t)
-	limiter, _ = byRules(t, set)
-	if err := limiter.Decide(t.Context(), &rules.Request{Attributes: map[string]string{"team": "search"}}, &v); err != nil || !v.Allowed || v.Rule != nil {
-		t.Errorf("%+v, %v; want it admitted by no rule", v, err)
+	limiter, _ = byRules(t, must.Get(rules.Compile(list, rules.Options{}))(t))
+	if v := decide(t, limiter, with("team", "search")); !v.Allowed || v.Rule != nil {
+		t.Errorf("%+v; want it admitted by no rule", v)
 	}
 }
 
@@ -229,29 +189,21 @@ func TestTeamOfNoOrganisation(t *testing.T) {
 // ways together.
 func TestWhatIsLeftOfWays(t *testing.T) {
 	limiter, _ := byRules(t, shownRules(t, organisationsPage, 0))
-	page := must.Get(os.ReadFile(organisationsPage))(t)
-	var v enforce.Verdict
-	r := rules.Request{Attributes: map[string]string{"organisation": "acme", "team": "search"}}
-	ask := func() stint.Decision {
-		t.Helper()
-		must.Do(t, limiter.Decide(t.Context(), &r, &v))
-		return v.Decision
-	}
-	d := ask()
+	v := decide(t, limiter, acme("search"))
 	available, _ := v.Available()
-	said := fmt.Sprintf("`\"limit\": %d, \"remaining\": %d` and `\"available\": %d`", d.Limit, d.Remaining, available)
-	if v.Via != rules.ViaGuaranteed || !strings.Contains(string(page), said) {
+	said := fmt.Sprintf("`\"limit\": %d, \"remaining\": %d` and `\"available\": %d`", v.Decision.Limit, v.Decision.Remaining, available)
+	if v.Via != rules.ViaGuaranteed || !strings.Contains(pages(t)[organisationsPage], said) {
 		t.Errorf("the page does not say %s, by %s", said, v.Via)
 	}
 	for range 498 {
-		d = ask()
+		v = decide(t, limiter, acme("search"))
 	}
 	available, _ = v.Available()
-	if !d.Allowed || d.Limit != 1000 || d.Remaining != 1 || v.Via != rules.ViaBorrowed || available != 1 {
+	if d := v.Decision; !d.Allowed || d.Limit != 1000 || d.Remaining != 1 || v.Via != rules.ViaBorrowed || available != 1 {
 		t.Errorf("request 499: %+v by %s, %d available", d, v.Via, available)
 	}
-	ask()
-	if d = ask(); d.Allowed || d.Remaining != 0 {
+	decide(t, limiter, acme("search"))
+	if d := decide(t, limiter, acme("search")).Decision; d.Allowed || d.Remaining != 0 {
 		t.Errorf("request 501: %+v", d)
 	}
 }
@@ -259,51 +211,47 @@ func TestWhatIsLeftOfWays(t *testing.T) {
 // What the page says of resets: each clears what it names, and nothing of the others.
 func TestOrganisationsReset(t *testing.T) {
 	limiter, _ := byRules(t, shownRules(t, organisationsPage, 0))
-	request := func(team string) *rules.Request {
-		return &rules.Request{Attributes: map[string]string{"organisation": "acme", "team": team}}
-	}
-	burst := func(team string) (n int) {
-		var v enforce.Verdict
-		for {
-			must.Do(t, limiter.Decide(t.Context(), request(team), &v))
-			if !v.Allowed {
-				return n
-			}
-			n++
+	teams := []string{"ads", "mail", "search"}
+	empty := func() {
+		for _, team := range []string{"search", "ads", "mail"} {
+			atOnce(t, limiter, acme(team))
 		}
 	}
-	empty := func() { burst("search"); burst("ads"); burst("mail") }
+	reset := func(rule string, clients ...string) {
+		for _, client := range clients {
+			must.Do(t, limiter.ResetClient(t.Context(), rule, "{acme}"+client))
+		}
+	}
 	expect := func(after string, want ...int) {
 		t.Helper()
-		got := []int{burst("ads"), burst("mail"), burst("search")}
-		if fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("after %s ads, mail and search have %v, want %v", after, got, want)
+		var got []int
+		for _, team := range teams {
+			got = append(got, atOnce(t, limiter, acme(team)))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("after %s %s have %v, want %v", after, teams, got, want)
 		}
 	}
 	empty()
 	expect("nothing", 0, 0, 0)
-	must.Do(t, limiter.ResetClient(t.Context(), "organisation", "{acme}acme"))
+	reset("organisation", "acme")
 	expect("a reset of the organisation", 500, 0, 0) // borrowed: the floors are as empty as before
-	must.Do(t, limiter.ResetClient(t.Context(), "team", "{acme}ads"))
+	reset("team", "ads")
 	expect("a reset of a floor", 150, 0, 0)
 	var v enforce.Verdict
-	if err := limiter.Settle(t.Context(), request("ads"), 5, nil, &v); !errors.Is(err, stint.ErrInvalid) {
+	r := acme("ads")
+	if err := limiter.Settle(t.Context(), &r, 5, nil, &v); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("a settlement: %v, want it refused", err)
 	}
 
 	// All floors are reset while the organisation has 200 left: they are late by the rest.
 	limiter, _ = byRules(t, shownRules(t, organisationsPage, 0))
 	empty()
-	for _, team := range []string{"ads", "mail", "search"} {
-		must.Do(t, limiter.ResetClient(t.Context(), "team", "{acme}"+team))
-	}
+	reset("team", teams...)
 	expect("a reset of all floors", 150, 50, 0)
 	empty()
-	for _, rule := range []string{"organisation", "team"} {
-		for _, client := range map[string][]string{"organisation": {"acme"}, "team": {"ads", "mail", "search"}}[rule] {
-			must.Do(t, limiter.ResetClient(t.Context(), rule, "{acme}"+client))
-		}
-	}
+	reset("organisation", "acme")
+	reset("team", teams...)
 	expect("a reset of everything", 500, 150, 200)
 }
 
@@ -393,49 +341,26 @@ func TestWhatClassesKeep(t *testing.T) {
 // What the page says of a request that has floors and a class: a batch request borrows down to 700.
 func TestClassesWithFloors(t *testing.T) {
 	limiter, _ := byRules(t, shownRules(t, prioritiesPage, 1))
-	admitted := func(team, class string) (n int) {
-		var v enforce.Verdict
-		for {
-			r := rules.Request{Attributes: map[string]string{"team": team, "class": class}}
-			must.Do(t, limiter.Decide(t.Context(), &r, &v))
-			if !v.Allowed {
-				return n
-			}
-			n++
-		}
-	}
-	for _, step := range []struct {
-		team, class string
-		want        int
-	}{{"guests", "batch", 300}, {"search", "batch", 300}, {"guests", "critical", 0}, {"ads", "batch", 200}} {
-		if n := admitted(step.team, step.class); n != step.want {
-			t.Errorf("%s of class %s has %d, want %d", step.team, step.class, n, step.want)
-		}
-	}
+	expectAtOnce(t, limiter, with("team", "guests", "class", "batch"), 300, "down to 700")
+	expectAtOnce(t, limiter, with("team", "search", "class", "batch"), 300, "its floor")
+	expectAtOnce(t, limiter, with("team", "guests", "class", "critical"), 0, "as the floors need the rest")
+	expectAtOnce(t, limiter, with("team", "ads", "class", "batch"), 200, "its floor")
 }
 
 // Batch jobs of the page are admitted while more than 40 are left.
 func TestKeep(t *testing.T) {
 	ctx, user := t.Context(), "ann"
-	limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "api", stint.TokenBucket(100, stint.PerSecond(10)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(stillStore(), "api", stint.TokenBucket(100, stint.PerSecond(10))))(t)
 	batches, criticals := 0, 0
 	for range 101 {
 		decision, err := limiter.Ask(ctx, user, stint.Query{Keep: 40}) // a batch job: denied while 40 or fewer of 100 are left
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if decision.Allowed {
 			batches++
 		}
 	}
-	for range 101 {
-		decision := must.Get(limiter.Allow(ctx, user))(t)
-		if decision.Allowed {
-			criticals++
-		}
+	for must.Get(limiter.Allow(ctx, user))(t).Allowed {
+		criticals++
 	}
 	if batches != 60 || criticals != 40 {
 		t.Errorf("%d batch jobs are admitted, and then %d others; want 60 and 40", batches, criticals)
@@ -445,24 +370,22 @@ func TestKeep(t *testing.T) {
 // A customer has what is included in each month, and then what is extra, and the verdict says which.
 func TestIncludedThenPaid(t *testing.T) {
 	limiter, clock := byRules(t, shownRules(t, organisationsPage, 3))
-	by := map[string]int{}
-	decide := func() bool {
-		var v enforce.Verdict
-		r := rules.Request{Attributes: map[string]string{"customer": "ann"}}
-		must.Do(t, limiter.Decide(t.Context(), &r, &v))
+	by, ann := map[string]int{}, with("customer", "ann")
+	ask := func() bool {
+		v := decide(t, limiter, ann)
 		by[v.Via]++
 		return v.Allowed
 	}
 	for range 150_000 {
-		if !decide() {
+		if !ask() {
 			t.Fatal("denied", by)
 		}
 	}
-	if decide() {
+	if ask() {
 		t.Error("more is admitted than there is")
 	}
 	clock.Advance(31 * 24 * time.Hour)
-	decide()
+	ask()
 	if by[rules.ViaLimits] != 100_001 || by[rules.ViaOtherwise] < 50_000 {
 		t.Error(by)
 	}
@@ -471,17 +394,48 @@ func TestIncludedThenPaid(t *testing.T) {
 // The three levels of the page: what ann has at once of her own, of her team's floor and of the organisation.
 func TestThreeLevels(t *testing.T) {
 	limiter, _ := byRules(t, shownRules(t, organisationsPage, 1))
-	by := map[string]int{}
-	for {
-		var v enforce.Verdict
-		r := rules.Request{User: "ann", Attributes: map[string]string{"team": "ads"}}
-		must.Do(t, limiter.Decide(t.Context(), &r, &v))
-		if !v.Allowed {
-			break
-		}
+	by, r := map[string]int{}, with("team", "ads")
+	r.User = "ann"
+	for v := decide(t, limiter, r); v.Allowed; v = decide(t, limiter, r) {
 		by[v.Via]++
 	}
 	if by[rules.ViaGuaranteed] != 20 || by[rules.ViaBorrowed] != 50 {
 		t.Error(by)
+	}
+}
+
+// with is a request with attributes: names and values by turns.
+func with(pairs ...string) rules.Request {
+	r := rules.Request{Attributes: map[string]string{}}
+	for pair := range slices.Chunk(pairs, 2) {
+		r.Attributes[pair[0]] = pair[1]
+	}
+	return r
+}
+
+// acme is a request of a team of the organisation.
+func acme(team string) rules.Request { return with("organisation", "acme", "team", team) }
+
+// decide is the verdict about a request.
+func decide(t *testing.T, limiter *enforce.Limiter, r rules.Request) (v enforce.Verdict) {
+	t.Helper()
+	must.Do(t, limiter.Decide(t.Context(), &r, &v))
+	return v
+}
+
+// atOnce is how many such requests are admitted at once.
+func atOnce(t *testing.T, limiter *enforce.Limiter, r rules.Request) (n int) {
+	t.Helper()
+	for decide(t, limiter, r).Allowed {
+		n++
+	}
+	return n
+}
+
+// expectAtOnce expects that so many such requests are admitted at once.
+func expectAtOnce(t *testing.T, limiter *enforce.Limiter, r rules.Request, want int, why string) {
+	t.Helper()
+	if n := atOnce(t, limiter, r); n != want {
+		t.Errorf("%+v is admitted %d times at once; want %d, %s", r, n, want, why)
 	}
 }
