@@ -17,10 +17,7 @@ func TestCells(t *testing.T) {
 		atOnce := startService(t, strings.Replace(store, "key_prefix: ", "key_prefix: again-", 1), "")
 		for _, talk := range talksOf(t, "cells.txt") {
 			t.Run(talk.name, func(t *testing.T) {
-				w := dial(t, slowly)
-				for _, step := range talk.flights[0] {
-					w.expect(step.command, step.reply)
-				}
+				dial(t, slowly).follow(talk.flights[0])
 			})
 			t.Run(talk.name+", at once", func(t *testing.T) { speak(t, dial(t, atOnce), talk.flights) })
 		}

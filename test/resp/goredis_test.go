@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -49,6 +50,14 @@ func expectThrottle(t *testing.T, what string, answer any, err error, want ...in
 	}
 }
 
+// expectError compares an error with a pattern.
+func expectError(t *testing.T, what string, err error, pattern string) {
+	t.Helper()
+	if err == nil || !matches(pattern, err.Error()) {
+		t.Errorf("%s: %v; want the error %s", what, err, pattern)
+	}
+}
+
 // protocols runs a test in each version of the protocol.
 func protocols(t *testing.T, do func(t *testing.T, protocol int)) {
 	for _, protocol := range []int{2, 3} {
@@ -70,9 +79,8 @@ func TestGoRedis(t *testing.T) {
 			second := askThrottle(ctx, pipe, key+name, 2, 1, 3600, 2)
 			third := askThrottle(ctx, pipe, key+name, 2, 1, 3600)
 			ttl, exists, del, ping := pipe.TTL(ctx, key+name), pipe.Exists(ctx, key+name), pipe.Del(ctx, key+name), pipe.Ping(ctx)
-			if _, err := pipe.Exec(ctx); err == nil || err.Error() != `ERR period is "long"; allowed: an integer from 1 to 31622400` {
-				t.Errorf("%s: %v", name, err)
-			}
+			_, err := pipe.Exec(ctx)
+			expectError(t, name, err, `ERR period is "long"; allowed: an integer from 1 to 31622400`)
 			expectThrottle(t, name, first.Val(), first.Err(), 0, 3, 2, -1, 3600)
 			if wrong.Err() == nil {
 				t.Errorf("%s: a wrong command has no error", name)
@@ -85,15 +93,11 @@ func TestGoRedis(t *testing.T) {
 		}
 
 		decision, err := client.Do(ctx, "STINT.CHECK", "two", key).Result()
-		if said := pairs(decision); err != nil || said["allowed"] != true && said["allowed"] != int64(1) || said["limit"] != int64(3) || said["algorithm"] != "TOKEN_BUCKET" {
+		if said := pairs(decision); err != nil || !said.allowed() || said["limit"] != int64(3) || said["algorithm"] != "TOKEN_BUCKET" {
 			t.Errorf("STINT.CHECK: %v, %v", decision, err)
 		}
-		if _, err := client.Do(ctx, "STINT.CHECK", "nothing", key).Result(); err == nil || !strings.HasPrefix(err.Error(), `ERR policy is "nothing"`) {
-			t.Errorf("STINT.CHECK: %v", err)
-		}
-		if _, err := client.Get(ctx, key).Result(); err == nil || !strings.HasPrefix(err.Error(), "ERR unknown command") {
-			t.Errorf("GET: %v", err)
-		}
+		expectError(t, "STINT.CHECK", client.Do(ctx, "STINT.CHECK", "nothing", key).Err(), `ERR policy is "nothing".*`)
+		expectError(t, "GET", client.Get(ctx, key).Err(), "ERR unknown command.*")
 		if id, err := client.ClientID(ctx).Result(); err != nil || id < 1 {
 			t.Errorf("CLIENT ID: %v, %v", id, err)
 		}
@@ -109,15 +113,25 @@ func TestGoRedis(t *testing.T) {
 	})
 }
 
-// pairs is an answer of names and values, in either version of the protocol.
-func pairs(answer any) map[any]any {
-	if said, ok := answer.(map[any]any); ok {
-		return said
-	}
-	list, _ := answer.([]any)
-	said := map[any]any{}
-	for i := 0; i+1 < len(list); i += 2 {
-		said[list[i]] = list[i+1]
+// A decision is an answer of names and values, in either version of the protocol.
+type decision map[any]any
+
+func (d decision) allowed() bool { return d["allowed"] == true || d["allowed"] == int64(1) }
+
+// pairs reads a decision of go-redis or of rueidis.
+func pairs(answer any) decision {
+	said := decision{}
+	switch answer := answer.(type) {
+	case map[any]any:
+		return answer
+	case map[string]any:
+		for name, value := range answer {
+			said[name] = value
+		}
+	case []any:
+		for pair := range slices.Chunk(answer, 2) {
+			said[pair[0]] = pair[len(pair)-1]
+		}
 	}
 	return said
 }
@@ -136,9 +150,7 @@ func TestUnknownCommands(t *testing.T) {
 		{"THROTTLE", "k"},
 		{"", "k"},
 	} {
-		if _, err := client.Do(t.Context(), command...).Result(); err == nil || !strings.HasPrefix(err.Error(), "ERR unknown command") {
-			t.Errorf("%v: %v", command, err)
-		}
+		expectError(t, fmt.Sprint(command), client.Do(t.Context(), command...).Err(), "ERR unknown command.*")
 	}
 }
 
@@ -155,13 +167,9 @@ func TestGoRedisByToken(t *testing.T) {
 			}
 		}
 		wrong := goRedis(t, s, protocol, func(o *redis.Options) { o.Password = "wrong"; o.MaxRetries = -1 })
-		if _, err := askThrottle(ctx, wrong, "k", 15, 30, 3600).Result(); err == nil || !strings.HasPrefix(err.Error(), "WRONGPASS") {
-			t.Errorf("with a wrong token: %v", err)
-		}
+		expectError(t, "with a wrong token", askThrottle(ctx, wrong, "k", 15, 30, 3600).Err(), "WRONGPASS.*")
 		none := goRedis(t, s, protocol, func(o *redis.Options) { o.MaxRetries = -1 })
-		if _, err := askThrottle(ctx, none, "k", 15, 30, 3600).Result(); err == nil || !strings.HasPrefix(err.Error(), "NOAUTH") {
-			t.Errorf("without a token: %v", err)
-		}
+		expectError(t, "without a token", askThrottle(ctx, none, "k", 15, 30, 3600).Err(), "NOAUTH.*")
 	})
 }
 
@@ -207,9 +215,7 @@ func TestTextOfKeys(t *testing.T) {
 	}
 	for _, key := range []string{"", "a\r\nb", "a\x00b", "\xff\xfe", strings.Repeat("k", 257)} {
 		for _, command := range [][]any{{"CL.THROTTLE", key, 4, 1, 3600}, {"DEL", key}, {"EXISTS", key}, {"TTL", key}} {
-			if err := client.Do(t.Context(), command...).Err(); err == nil || !strings.HasPrefix(err.Error(), "ERR key is ") {
-				t.Errorf("%v: %v", command, err)
-			}
+			expectError(t, fmt.Sprint(command), client.Do(t.Context(), command...).Err(), "ERR key is .*")
 		}
 	}
 }
@@ -227,8 +233,8 @@ func TestGoRedisDatabases(t *testing.T) {
 			answer, err := askThrottle(t.Context(), other, fmt.Sprint("k", protocol), 15, 30, 3600).Result()
 			if db < 16 {
 				expectThrottle(t, fmt.Sprint("database ", db), answer, err, 0, 16, 15, -1, 120)
-			} else if err == nil || !strings.HasPrefix(err.Error(), "ERR DB index is out of range") {
-				t.Errorf("database %d: %v, %v", db, answer, err)
+			} else {
+				expectError(t, "database 16", err, "ERR DB index is out of range.*")
 			}
 		}
 	})
@@ -274,6 +280,35 @@ func admitted(answer any, err error) (bool, error) {
 	return limited == 0, nil
 }
 
+// hammerPipes asks in pipelines and transactions by turns, of so many commands, and by several clients by turns.
+func hammerPipes(t *testing.T, each, commands int, key string, burst int, clients ...*redis.Client) int64 {
+	t.Helper()
+	var total atomic.Int64
+	hammer(t, each, func(i int) (bool, error) {
+		client := clients[i%len(clients)]
+		pipe := client.Pipeline()
+		if i/len(clients)%2 == 0 {
+			pipe = client.TxPipeline()
+		}
+		for range commands {
+			askThrottle(t.Context(), pipe, key, burst, 1, 86400)
+		}
+		answers, err := pipe.Exec(t.Context())
+		for _, answer := range answers {
+			command, _ := answer.(*redis.Cmd)
+			ok, err := admitted(command.Result())
+			if err != nil {
+				return false, err
+			}
+			if ok {
+				total.Add(1)
+			}
+		}
+		return false, err
+	})
+	return total.Load()
+}
+
 // A pool of connections under 64 goroutines admits exactly the limit.
 func TestGoRedisPool(t *testing.T) {
 	s := startInMemory(t)
@@ -285,31 +320,7 @@ func TestGoRedisPool(t *testing.T) {
 		if got != 1000 {
 			t.Errorf("%d of 3200 were admitted; the limit is 1000", got)
 		}
-		// In pipelines, too.
-		got = 0
-		var mu sync.Mutex
-		hammer(t, 5, func(i int) (bool, error) {
-			pipe := client.Pipeline()
-			if i%2 == 0 {
-				pipe = client.TxPipeline()
-			}
-			for range 10 {
-				askThrottle(t.Context(), pipe, fmt.Sprint("pipe", protocol), 999, 1, 86400)
-			}
-			answers, err := pipe.Exec(t.Context())
-			for _, answer := range answers {
-				command, _ := answer.(*redis.Cmd)
-				if ok, err := admitted(command.Result()); err != nil {
-					return false, err
-				} else if ok {
-					mu.Lock()
-					got++
-					mu.Unlock()
-				}
-			}
-			return false, err
-		})
-		if got != 1000 {
+		if got := hammerPipes(t, 5, 10, fmt.Sprint("pipe", protocol), 999, client); got != 1000 {
 			t.Errorf("%d of 3200 in pipelines were admitted; the limit is 1000", got)
 		}
 	})
@@ -347,9 +358,7 @@ func TestTokenThatIsNotNeeded(t *testing.T) {
 	s := startInMemory(t)
 	protocols(t, func(t *testing.T, protocol int) {
 		client := goRedis(t, s, protocol, func(o *redis.Options) { o.Password, o.MaxRetries = token, -1 })
-		if err := client.Ping(t.Context()).Err(); err != nil {
-			t.Errorf("with a token that is not needed: %v", err)
-		}
+		must.Do(t, client.Ping(t.Context()).Err())
 	})
 }
 
@@ -374,9 +383,7 @@ func TestLongTransaction(t *testing.T) {
 	for range 2000 {
 		askThrottle(t.Context(), pipe, "a-key-of-a-client", 999, 1, 3600)
 	}
-	if _, err := pipe.Exec(t.Context()); err != nil {
-		t.Error(err)
-	}
+	must.Get(pipe.Exec(t.Context()))(t)
 }
 
 // A command that is too long is answered with an error, which says what is allowed. The client can read it, always, though

@@ -1,29 +1,20 @@
 package resp_test
 
 import (
-	"os"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
-)
 
-// migrating is a page about changing over.
-func migrating(t *testing.T, name string) string {
-	t.Helper()
-	text, err := os.ReadFile("../../docs/migrate/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
+	"github.com/stint-go/stint/internal/must"
+)
 
 // The commands for those who come from Bucket4j do what the page says, by its configuration. Its buckets refill slower here,
 // so that they do not while the test runs.
 func TestFromBucket4j(t *testing.T) {
 	t.Parallel()
-	guide := migrating(t, "bucket4j.md")
+	guide := page(t, "migrate/bucket4j.md")
 	policies := strings.NewReplacer("1000/1m", "1/1d", "50/1s", "1/1d").Replace(block(t, guide, "yaml", 0))
 	s := startService(t, memory, policies)
 	http := regexp.MustCompile(`msg=listening service=http addr=(\S+)`).FindStringSubmatch(s.log())
@@ -53,7 +44,7 @@ func TestFromBucket4j(t *testing.T) {
 func TestFromRedisCell(t *testing.T) {
 	t.Parallel()
 	s := startInMemory(t)
-	guide := strings.ReplaceAll(migrating(t, "redis-cell.md"), "6390", s.port())
+	guide := strings.ReplaceAll(page(t, "migrate/redis-cell.md"), "6390", s.port())
 	asked := strings.Split(strings.TrimSpace(block(t, guide, "sh", 0)), "\n")[1]
 	if got := program(t, "", "sh", "-c", asked); got != "0\n16\n15\n-1\n2\n" {
 		t.Errorf("%s answers %q", asked, got)
@@ -62,10 +53,7 @@ func TestFromRedisCell(t *testing.T) {
 	ctx, addr := t.Context(), s.addr
 	t.Run("before", func(t *testing.T) {
 		data := redis.NewClient(&redis.Options{Addr: addr}) // the Redis that had the module
-		reply, err := data.Do(ctx, "CL.THROTTLE", "user123", 15, 30, 60).Int64Slice()
-		if err != nil {
-			t.Fatal(err)
-		}
+		reply := must.Get(data.Do(ctx, "CL.THROTTLE", "user123", 15, 30, 60).Int64Slice())(t)
 		limited := reply[0] == 1
 		if err := data.Close(); limited || err != nil {
 			t.Errorf("limited: %v, %v", limited, err)
@@ -73,21 +61,14 @@ func TestFromRedisCell(t *testing.T) {
 	})
 	t.Run("after", func(t *testing.T) {
 		limits := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1}) // a command that is sent again takes again
-		reply, err := limits.Do(ctx, "CL.THROTTLE", "user123", 15, 30, 60).Int64Slice()
-		if err != nil {
-			t.Fatal(err)
-		}
+		reply := must.Get(limits.Do(ctx, "CL.THROTTLE", "user123", 15, 30, 60).Int64Slice())(t)
 		limited := reply[0] == 1
-		if err := limits.Set(ctx, "a", "b", 0).Err(); err == nil || !strings.Contains(err.Error(), "unknown command") {
-			t.Errorf("a command of data: %v", err)
-		}
+		expectError(t, "a command of data", limits.Set(ctx, "a", "b", 0).Err(), ".*unknown command.*")
 		script := `return redis.call("CL.THROTTLE", KEYS[1], 15, 30, 60)`
 		if reply, err := limits.Eval(ctx, script, []string{"user456"}).Int64Slice(); err != nil || len(reply) != 5 || reply[2] != 15 {
 			t.Errorf("from a script: %v, %v", reply, err)
 		}
-		if err := limits.Eval(ctx, "local a = 1 "+script, []string{"a"}).Err(); err == nil || !strings.Contains(err.Error(), "allowed: return redis.call(") {
-			t.Errorf("another script: %v", err)
-		}
+		expectError(t, "another script", limits.Eval(ctx, "local a = 1 "+script, []string{"a"}).Err(), ".*allowed: return redis.call(.*")
 		if err := limits.Close(); limited || err != nil {
 			t.Errorf("limited: %v, %v", limited, err)
 		}

@@ -3,6 +3,7 @@ package resp_test
 import (
 	"crypto/tls"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,7 +25,11 @@ func openRueidis(t *testing.T, s *service, change ...func(*rueidis.ClientOption)
 	return client
 }
 
-func inRESP2Only(o *rueidis.ClientOption) { o.AlwaysRESP2, o.DisableCache = true, true }
+// versions are the options of a client for each version of the protocol.
+var versions = map[string]func(*rueidis.ClientOption){
+	"RESP 2": func(o *rueidis.ClientOption) { o.AlwaysRESP2, o.DisableCache = true, true },
+	"RESP 3": func(*rueidis.ClientOption) {},
+}
 
 func askRueidis(t *testing.T, client rueidis.Client, key string) (any, error) {
 	t.Helper()
@@ -34,7 +39,7 @@ func askRueidis(t *testing.T, client rueidis.Client, key string) (any, error) {
 
 func TestRueidis(t *testing.T) {
 	s := startService(t, memory, limits)
-	for name, change := range map[string]func(*rueidis.ClientOption){"RESP 2": inRESP2Only, "RESP 3": func(*rueidis.ClientOption) {}} {
+	for name, change := range versions {
 		t.Run(name, func(t *testing.T) {
 			client := openRueidis(t, s, change)
 			ctx, key := t.Context(), strings.ReplaceAll(name, " ", "")
@@ -43,28 +48,21 @@ func TestRueidis(t *testing.T) {
 
 			// At once, and as a transaction.
 			for _, frame := range []string{"", "MULTI"} {
-				var commands rueidis.Commands
+				commands := rueidis.Commands{client.B().Arbitrary("CL.THROTTLE").Keys(key+frame+"!").Args("2", "1", "3600", "3").Build(),
+					client.B().Ttl().Key(key + frame + "!").Build(), client.B().Pttl().Key(key + frame + "!").Build(),
+					client.B().Exists().Key(key + frame + "!").Build(), client.B().Unlink().Key(key + frame + "!").Build()}
 				if frame != "" {
-					commands = append(commands, client.B().Multi().Build())
+					commands = slices.Concat(rueidis.Commands{client.B().Multi().Build()}, commands, rueidis.Commands{client.B().Exec().Build()})
 				}
-				commands = append(commands, client.B().Arbitrary("CL.THROTTLE").Keys(key+frame+"!").Args("2", "1", "3600", "3").Build(),
-					client.B().Ttl().Key(key+frame+"!").Build(), client.B().Pttl().Key(key+frame+"!").Build(),
-					client.B().Exists().Key(key+frame+"!").Build(), client.B().Unlink().Key(key+frame+"!").Build())
-				if frame != "" {
-					commands = append(commands, client.B().Exec().Build())
-				}
-				results := client.DoMulti(ctx, commands...)
 				var answers []any
+				for _, r := range client.DoMulti(ctx, commands...) {
+					answers = append(answers, must.Get(r.ToAny())(t))
+				}
 				if frame != "" {
-					all, err := results[len(results)-1].ToAny()
-					if answers, _ = all.([]any); err != nil || len(answers) != 5 {
-						t.Fatal(all, err)
-					}
-				} else {
-					for _, r := range results {
-						answer := must.Get(r.ToAny())(t)
-						answers = append(answers, answer)
-					}
+					answers, _ = answers[len(answers)-1].([]any)
+				}
+				if len(answers) != 5 {
+					t.Fatal(answers)
 				}
 				expectThrottle(t, "the first of many "+frame, answers[0], nil, 0, 3, 0, -1, 10800)
 				if !matches("~10800", fmt.Sprint(answers[1])) || answers[3] != int64(1) || answers[4] != int64(1) {
@@ -80,19 +78,10 @@ func TestRueidis(t *testing.T) {
 			dedicated, release := client.Dedicate()
 			answer, err = dedicated.Do(ctx, dedicated.B().Arbitrary("STINT.CHECK").Args("two", key).Build()).ToAny()
 			release()
-			said, _ := answer.(map[string]any)
-			if list, ok := answer.([]any); ok {
-				said = map[string]any{}
-				for i := 0; i+1 < len(list); i += 2 {
-					said[fmt.Sprint(list[i])] = list[i+1]
-				}
-			}
-			if err != nil || said["limit"] != int64(3) || said["source"] != "store" || said["allowed"] != true && said["allowed"] != int64(1) {
+			if said := pairs(answer); err != nil || said["limit"] != int64(3) || said["source"] != "store" || !said.allowed() {
 				t.Errorf("STINT.CHECK: %v, %v", answer, err)
 			}
-			if err := client.Do(ctx, client.B().Get().Key(key).Build()).Error(); err == nil || !strings.Contains(err.Error(), "unknown command") {
-				t.Errorf("GET: %v", err)
-			}
+			expectError(t, "GET", client.Do(ctx, client.B().Get().Key(key).Build()).Error(), ".*unknown command.*")
 		})
 	}
 }
@@ -100,7 +89,7 @@ func TestRueidis(t *testing.T) {
 func TestRueidisByTokenAndTLS(t *testing.T) {
 	configuration, encrypted := secure(t, testredis.NewAuthority(t))
 	s := startService(t, memory, configuration+tokens(t))
-	for name, change := range map[string]func(*rueidis.ClientOption){"RESP 2": inRESP2Only, "RESP 3": func(*rueidis.ClientOption) {}} {
+	for name, change := range versions {
 		t.Run(name, func(t *testing.T) {
 			client := openRueidis(t, s, change, func(o *rueidis.ClientOption) {
 				o.TLSConfig, o.Password, o.ClientName = encrypted, token, "app"
@@ -109,9 +98,8 @@ func TestRueidisByTokenAndTLS(t *testing.T) {
 			expectThrottle(t, name, answer, err, 0, 16, 15, -1, 120)
 			options := rueidis.ClientOption{InitAddress: []string{s.addr}, TLSConfig: encrypted, Password: "wrong"}
 			change(&options)
-			if _, err := rueidis.NewClient(options); err == nil || !strings.Contains(err.Error(), "WRONGPASS") {
-				t.Errorf("with a wrong token: %v", err)
-			}
+			_, err = rueidis.NewClient(options)
+			expectError(t, "with a wrong token", err, ".*WRONGPASS.*")
 			options.TLSConfig, options.Password = &tls.Config{RootCAs: encrypted.RootCAs, MinVersion: tls.VersionTLS12, ServerName: "else"}, token
 			if _, err := rueidis.NewClient(options); err == nil {
 				t.Error("another server's name is accepted")

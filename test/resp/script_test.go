@@ -21,62 +21,23 @@ func digest(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// What clients on the JVM send for a script, by their sources, and the replies that each waits for.
+// literal is a script that names its key and its parameters.
+const literal = "return redis.call('CL.THROTTLE', 'user:1', '15', '30', '3600')"
+
+// command is a command that is written as words with spaces between them, of which some stand for a script.
+func command(text string) string {
+	words := strings.Fields(text)
+	for i := range words {
+		words[i] = strings.NewReplacer("$SCRIPT", oneLine, "$LITERAL", literal).Replace(words[i])
+	}
+	return testredis.Command(words...)
+}
+
+// What clients on the JVM send for a script, and the replies that each waits for.
 func TestScriptsOfClients(t *testing.T) {
 	t.Parallel()
-	type step struct {
-		command []string
-		reply   string
-	}
-	sha := digest(oneLine)
-	first, second := "[0 16 15 -1 120]", "[0 16 14 -1 240]"
-	with := func(words ...string) []string { return append(words, "1", "user:1", "15", "30", "3600", "1") }
-	for name, flights := range map[string][][]step{
-		// spring-data-redis 3.5, DefaultScriptExecutor: EVALSHA first, EVAL if the error has the word NOSCRIPT. In a pipeline or
-		// a transaction it sends EVAL alone. LettuceConnectionFactory selects the database of its configuration when it connects.
-		"Spring Data Redis": {
-			{{[]string{"HELLO", "3"}, hello3}},
-			{{[]string{"SELECT", "2"}, "OK"}, {[]string{"CLIENT", "SETINFO", "lib-name", "Lettuce"}, "OK"}},
-			{{with("EVALSHA", sha), "NOSCRIPT No matching script.*"}},
-			{{with("EVAL", oneLine), first}},
-			{{with("EVALSHA", sha), second}},
-			{{with("EVAL", oneLine), "[0 16 13 -1 360]"}, {with("EVAL", oneLine), "[0 16 12 -1 480]"}},
-			{
-				{[]string{"MULTI"}, "OK"},
-				{with("EVAL", oneLine), "QUEUED"},
-				{[]string{"EXEC"}, "[[0 16 11 -1 600]]"},
-			},
-		},
-		// redis/lettuce 7.0, RedisCommandBuilder: eval, digest, scriptLoad, scriptExists, evalsha, scriptFlush. Its numbers are texts.
-		"Lettuce": {
-			{{with("EVAL", oneLine), first}},
-			{{[]string{"SCRIPT", "LOAD", oneLine}, `"` + sha + `"`}, {[]string{"SCRIPT", "EXISTS", sha, digest("")}, "[1 0]"}},
-			{{with("EVALSHA", sha), second}, {with("EVALSHA", sha), "[0 16 13 -1 360]"}},
-			{{[]string{"SCRIPT", "FLUSH", "SYNC"}, "OK"}, {with("EVALSHA", sha), "NOSCRIPT .*"}},
-		},
-		// redis/jedis 7.0, CommandObjects: eval(script, keyCount, params...), eval(script), scriptLoad(script) and evalsha.
-		"Jedis": {
-			{{[]string{"SELECT", "3"}, "OK"}},
-			{{[]string{"SCRIPT", "LOAD", oneLine}, `"` + sha + `"`}},
-			{{with("EVALSHA", sha), first}},
-			{{[]string{"EVAL", "return redis.call('CL.THROTTLE', 'user:1', '15', '30', '3600')", "0"}, second}},
-			{{with("EVAL", oneLine+"[1];"), "0"}},
-			{{[]string{"SCRIPT", "FLUSH"}, "OK"}},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := dial(t, startInMemory(t))
-			for _, flight := range flights {
-				var text strings.Builder
-				for _, step := range flight {
-					text.WriteString(testredis.Command(step.command...))
-				}
-				w.send(text.String())
-				for _, step := range flight {
-					w.compare(said{strings.Join(step.command, " "), step.reply})
-				}
-			}
-		})
+	for _, client := range talksOf(t, "scripts.txt") {
+		t.Run(client.name, func(t *testing.T) { speak(t, dial(t, startInMemory(t)), client.flights) })
 	}
 }
 
@@ -91,9 +52,8 @@ func TestScriptOfGoRedis(t *testing.T) {
 			answer, err := script.Run(ctx, client, []string{"k"}, 15, 30, 3600, 1).Result()
 			expectThrottle(t, "a script", answer, err, 0, 16, int64(left), -1, int64(16-left)*120)
 		}
-		if err := client.Eval(ctx, "return redis.call('GET', KEYS[1])", []string{"k"}).Err(); err == nil || !strings.Contains(err.Error(), "allowed: return redis.call('CL.THROTTLE'") {
-			t.Errorf("another script: %v", err)
-		}
+		err := client.Eval(ctx, "return redis.call('GET', KEYS[1])", []string{"k"}).Err()
+		expectError(t, "another script", err, ".*allowed: return redis.call('CL.THROTTLE'.*")
 	})
 }
 
@@ -119,11 +79,11 @@ func TestScriptsMeanTheSame(t *testing.T) {
 		"return redis.call('CL.THROTTLE', KEYS[01], tonumber(tonumber(15)), tonumber('30'), ARGV[3], ARGV[4])[5]",
 	} {
 		args := []string{"2", fmt.Sprint("one-", i), fmt.Sprint("two-", i), "15", "30", "3600", "1"}
-		command := []any{"EVAL", lua + text}
+		asked := []any{"EVAL", lua + text}
 		for _, arg := range args {
-			command = append(command, arg)
+			asked = append(asked, arg)
 		}
-		want, err := shared.Do(command...)
+		want, err := shared.Do(asked...)
 		if err != nil {
 			t.Errorf("Redis: %s: %v", text, err)
 			continue

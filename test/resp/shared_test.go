@@ -29,39 +29,12 @@ func TestSharedLimits(t *testing.T) {
 		if got != 500 {
 			t.Errorf("%d of 1280 were admitted; the limit is 500", got)
 		}
-		counts := make([]int64, 64)
-		hammer(t, 4, func(i int) (bool, error) {
-			pipe := clients[i%2].Pipeline()
-			if i%4 > 1 {
-				pipe = clients[i%2].TxPipeline()
-			}
-			for range 5 {
-				askThrottle(ctx, pipe, key+"pipe", 499, 1, 86400)
-			}
-			answers, err := pipe.Exec(ctx)
-			for _, answer := range answers {
-				command, _ := answer.(*redis.Cmd)
-				ok, err := admitted(command.Result())
-				if err != nil {
-					return false, err
-				}
-				if ok {
-					counts[i]++
-				}
-			}
-			return false, err
-		})
-		total := int64(0)
-		for _, n := range counts {
-			total += n
-		}
-		if total != 500 {
-			t.Errorf("%d of 1280 in pipelines were admitted; the limit is 500", total)
+		if got := hammerPipes(t, 4, 5, key+"pipe", 499, clients...); got != 500 {
+			t.Errorf("%d of 1280 in pipelines were admitted; the limit is 500", got)
 		}
 		got = hammer(t, 2, func(i int) (bool, error) {
 			answer, err := clients[i%2].Do(ctx, "STINT.CHECK", "tokens", key).Result()
-			allowed := pairs(answer)["allowed"]
-			return allowed == true || allowed == int64(1), err
+			return pairs(answer).allowed(), err
 		})
 		if got != 100 {
 			t.Errorf("STINT.CHECK admitted %d of 128; the limit is 100", got)

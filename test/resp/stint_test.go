@@ -59,9 +59,7 @@ func TestStintCommands(t *testing.T) {
 					speak(t, w, [][]said{steps})
 					return
 				}
-				for _, step := range steps {
-					w.expect(step.command, step.reply)
-				}
+				w.follow(steps)
 			})
 		}
 	})
@@ -87,9 +85,7 @@ func TestStintCommandsInMulti(t *testing.T) {
 	for _, step := range queued {
 		w.compare(step)
 	}
-	for _, step := range stepsOf(t, "stint.txt", "transactions") {
-		w.expect(step.command, step.reply)
-	}
+	w.follow(stepsOf(t, "stint.txt", "transactions"))
 }
 
 // STINT.RESERVE id policy key n ttl calls what is wrong by its name, as STINT.COMMIT id n does.
@@ -102,9 +98,7 @@ func TestReserveNamesItsArgument(t *testing.T) {
 // Who has not shown a token may do nothing but show one, RESET forgets it, and errors are those of Redis.
 func TestTokens(t *testing.T) {
 	w := dial(t, startService(t, memory, tokens(t)))
-	for _, step := range stepsOf(t, "stint.txt", "tokens") {
-		w.expect(step.command, step.reply)
-	}
+	w.follow(stepsOf(t, "stint.txt", "tokens"))
 	if !w.ended() {
 		t.Error("QUIT does not end the connection")
 	}
@@ -113,7 +107,5 @@ func TestTokens(t *testing.T) {
 // Where keys may not be named, a client may still have rules decide, as over HTTP: STINT.EVALUATE names no key.
 func TestExplicitKeys(t *testing.T) {
 	w := dial(t, startService(t, memory, "api: {explicit_keys: false}\n"+limits))
-	for _, step := range stepsOf(t, "stint.txt", "no keys") {
-		w.expect(step.command, step.reply)
-	}
+	w.follow(stepsOf(t, "stint.txt", "no keys"))
 }

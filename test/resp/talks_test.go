@@ -23,10 +23,10 @@ type talk struct {
 //	== the conversation's name
 //	PING => PONG               a command and the pattern of its reply
 //	                           an empty line is between two flights
-//	HELLO 3 => $HELLO3         the reply to it as hello3 has it; likewise $HELLO2, and $TOKEN for the token
+//	HELLO 3 => $HELLO3         the reply to it as hello3 has it; likewise $HELLO2, $TOKEN for the token, and digests
 func talksOf(t testing.TB, file string) (talks []talk) {
 	t.Helper()
-	words := strings.NewReplacer("$TOKEN", token, "$HELLO2", hello2, "$HELLO3", hello3)
+	words := strings.NewReplacer("$TOKEN", token, "$HELLO2", hello2, "$HELLO3", hello3, "$SHA", digest(oneLine), "$NO_SHA", digest(""))
 	apart := true
 	for line := range strings.SplitSeq(string(must.Get(os.ReadFile("testdata/"+file))(t)), "\n") {
 		command, reply, isSaid := strings.Cut(line, " => ")

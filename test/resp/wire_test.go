@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 )
 
@@ -37,13 +38,8 @@ type wire struct {
 
 func dial(t *testing.T, s *service) *wire {
 	t.Helper()
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", s.addr)
-	if err == nil {
-		err = conn.SetDeadline(time.Now().Add(patience))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(new(net.Dialer).DialContext(t.Context(), "tcp", s.addr))(t)
+	must.Do(t, conn.SetDeadline(time.Now().Add(patience)))
 	t.Cleanup(func() { _ = conn.Close() })
 	return &wire{t, conn, bufio.NewReader(conn)}
 }
@@ -51,28 +47,19 @@ func dial(t *testing.T, s *service) *wire {
 // send sends commands at once.
 func (w *wire) send(commands ...string) {
 	w.t.Helper()
-	if _, err := io.WriteString(w.conn, strings.Join(commands, "")); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Get(io.WriteString(w.conn, strings.Join(commands, "")))(w.t)
 }
 
 // reply reads the next reply.
 func (w *wire) reply() string {
 	w.t.Helper()
-	text, err := w.next()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return text
+	return textOf(must.Get(testredis.ReadReply(w.read))(w.t))
 }
 
 // array reads the head of a reply that is an array, whose elements are replies.
 func (w *wire) array() (n int) {
 	w.t.Helper()
-	line, err := w.read.ReadString('\n')
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	line := must.Get(w.read.ReadString('\n'))(w.t)
 	if _, err := fmt.Sscanf(line, "*%d\r\n", &n); err != nil {
 		w.t.Fatalf("%q is no array", line)
 	}
@@ -80,17 +67,25 @@ func (w *wire) array() (n int) {
 }
 
 // do carries out a command, which is written as words with spaces between them.
-func (w *wire) do(command string) string {
+func (w *wire) do(words string) string {
 	w.t.Helper()
-	w.send(testredis.Command(strings.Fields(command)...))
+	w.send(command(words))
 	return w.reply()
 }
 
 // expect carries out a command, whose reply is to match a pattern from its beginning to its end.
-func (w *wire) expect(command, pattern string) {
+func (w *wire) expect(words, pattern string) {
 	w.t.Helper()
-	w.send(testredis.Command(strings.Fields(command)...))
-	w.compare(said{command, pattern})
+	w.send(command(words))
+	w.compare(said{words, pattern})
+}
+
+// follow carries out steps, each after the reply to the one before.
+func (w *wire) follow(steps []said) {
+	w.t.Helper()
+	for _, step := range steps {
+		w.expect(step.command, step.reply)
+	}
 }
 
 var (
@@ -148,11 +143,6 @@ func isAbout(got, want int64) bool {
 func (w *wire) ended() bool {
 	_, err := w.read.ReadByte()
 	return errors.Is(err, io.EOF)
-}
-
-func (w *wire) next() (string, error) {
-	reply, err := testredis.ReadReply(w.read)
-	return textOf(reply), err
 }
 
 // textOf is a reply as text.

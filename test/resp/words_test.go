@@ -3,8 +3,6 @@ package resp_test
 import (
 	"strings"
 	"testing"
-
-	"github.com/stint-go/stint/internal/testredis"
 )
 
 // The reply to HELLO in each version of the protocol.
@@ -42,7 +40,7 @@ func TestFirstWords(t *testing.T) {
 				w := dial(t, s)
 				for _, flight := range client.flights {
 					for _, word := range flight {
-						for _, b := range []byte(testredis.Command(strings.Fields(word.command)...)) {
+						for _, b := range []byte(command(word.command)) {
 							w.send(string(b))
 						}
 						w.compare(word)
@@ -59,7 +57,7 @@ func speak(t *testing.T, w *wire, flights [][]said) {
 	for i, flight := range flights {
 		var text strings.Builder
 		for _, s := range flight {
-			text.WriteString(testredis.Command(strings.Fields(s.command)...))
+			text.WriteString(command(s.command))
 		}
 		w.send(text.String())
 		for _, s := range flight {
