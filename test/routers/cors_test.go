@@ -5,15 +5,9 @@ import (
 	"net/http/httptest"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/labstack/echo/v5"
 	"github.com/labstack/echo/v5/middleware"
-
-	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/httplimit"
-	"github.com/stint-go/stint/internal/must"
-	"github.com/stint-go/stint/memstore"
 )
 
 // Where CORS stands outside of the limit, preflights end there and take nothing, and a denial has the fields by which a
@@ -33,11 +27,7 @@ func TestCORS(t *testing.T) {
 		{"inside", false, false, []int{204, 204, 429, 429, 429, 429, 429}, false},
 		{"inside, skipping", false, true, []int{204, 204, 204, 204, 202, 202, 429}, false},
 	} {
-		limiter, err := stint.New(memstore.New(memstore.Config{Now: still}), "test", stint.FixedWindow(2, time.Minute))
-		if err != nil {
-			t.Fatal(err)
-		}
-		limit := must.Get(httplimit.New(httplimit.Config{Limiter: limiter, SkipPreflights: test.skip}))(t)
+		limit := plain(t, 2, test.skip)
 		order := []echo.MiddlewareFunc{cors, echo.WrapMiddleware(limit.Wrap)}
 		if !test.outside {
 			slices.Reverse(order)
@@ -70,9 +60,7 @@ func TestCORS(t *testing.T) {
 
 // Only what is a preflight is skipped.
 func TestSkippedPreflights(t *testing.T) {
-	limiter := must.Get(stint.New(memstore.New(memstore.Config{Now: still}), "test", stint.FixedWindow(1, time.Minute)))(t)
-	limit := must.Get(httplimit.New(httplimit.Config{Limiter: limiter, SkipPreflights: true}))(t)
-	handler := limit.Wrap(http.HandlerFunc(accept))
+	handler := plain(t, 1, true).Wrap(http.HandlerFunc(accept))
 	for _, test := range []struct {
 		method, origin, asks string
 		status               int

@@ -22,10 +22,11 @@ import (
 // still is a clock that stands at 1,790,000,000 Unix seconds.
 func still() time.Time { return time.UnixMicro(1_790_000_000_000_000) }
 
-func plain(t testing.TB) *httplimit.Middleware {
+// plain counts all requests of an address.
+func plain(t testing.TB, limit int64, skipPreflights bool) *httplimit.Middleware {
 	t.Helper()
-	limiter := must.Get(stint.New(memstore.New(memstore.Config{Now: still}), "test", stint.FixedWindow(2, time.Minute)))(t)
-	return must.Get(httplimit.New(httplimit.Config{Limiter: limiter}))(t)
+	limiter := must.Get(stint.New(memstore.New(memstore.Config{Now: still}), "test", stint.FixedWindow(limit, time.Minute)))(t)
+	return must.Get(httplimit.New(httplimit.Config{Limiter: limiter, SkipPreflights: skipPreflights}))(t)
 }
 
 // perUser counts each user of the path.
@@ -44,29 +45,43 @@ func ruled(t testing.TB, list ...rules.Rule) *httplimit.Middleware {
 	return must.Get(httplimit.New(httplimit.Config{Rules: limiter}))(t)
 }
 
-// routers make a handler of a limit and two routes, /users/:id and /free, which call handle with
-// the router's own parameter.
-var routers = map[string]func(limit *httplimit.Middleware, handle func(w http.ResponseWriter, id string)) http.Handler{
-	"chi": func(limit *httplimit.Middleware, handle func(http.ResponseWriter, string)) http.Handler {
+// routers make a handler of a limit and of routes, which call handle with the router's own parameter. Paths are written as
+// chi writes them.
+var routers = map[string]func(limit wrap, handle handler, paths ...string) http.Handler{
+	"ServeMux": func(limit wrap, handle handler, paths ...string) http.Handler {
+		mux := http.NewServeMux()
+		for _, path := range paths {
+			mux.HandleFunc("GET "+strings.TrimSuffix(path, "*"), func(w http.ResponseWriter, r *http.Request) {
+				handle(w, r.PathValue("id"))
+			})
+		}
+		return limit(mux)
+	},
+	"chi": func(limit wrap, handle handler, paths ...string) http.Handler {
 		r := chi.NewRouter()
-		r.Use(limit.Wrap)
-		route := func(w http.ResponseWriter, r *http.Request) { handle(w, chi.URLParam(r, "id")) }
-		r.Get("/users/{id}", route)
-		r.Get("/free", route)
+		r.Use(limit)
+		for _, path := range paths {
+			r.Get(path, func(w http.ResponseWriter, r *http.Request) { handle(w, chi.URLParam(r, "id")) })
+		}
 		return r
 	},
-	"echo": func(limit *httplimit.Middleware, handle func(http.ResponseWriter, string)) http.Handler {
+	"echo": func(limit wrap, handle handler, paths ...string) http.Handler {
 		e := echo.New()
-		e.Use(echo.WrapMiddleware(limit.Wrap))
-		route := func(c *echo.Context) error {
-			handle(c.Response(), c.Param("id"))
-			return nil
+		e.Use(echo.WrapMiddleware(limit))
+		for _, path := range paths {
+			e.GET(strings.NewReplacer("{", ":", "}", "").Replace(path), func(c *echo.Context) error {
+				handle(c.Response(), c.Param("id"))
+				return nil
+			})
 		}
-		e.GET("/users/:id", route)
-		e.GET("/free", route)
 		return e
 	},
 }
+
+type (
+	wrap    = func(http.Handler) http.Handler
+	handler = func(w http.ResponseWriter, id string)
+)
 
 func get(t testing.TB, h http.Handler, path string) *httptest.ResponseRecorder {
 	t.Helper()
@@ -80,13 +95,13 @@ func get(t testing.TB, h http.Handler, path string) *httptest.ResponseRecorder {
 // Two are admitted and reach their route, the third is denied and reaches nothing.
 func TestRouters(t *testing.T) {
 	for name, router := range routers {
-		for kind, limit := range map[string]*httplimit.Middleware{"plain": plain(t), "rules": perUser(t)} {
+		for kind, limit := range map[string]*httplimit.Middleware{"plain": plain(t, 2, false), "rules": perUser(t)} {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				var reached []string
-				h := router(limit, func(w http.ResponseWriter, id string) {
+				h := router(limit.Wrap, func(w http.ResponseWriter, id string) {
 					reached = append(reached, id)
-					w.WriteHeader(http.StatusAccepted)
-				})
+					accept(w, nil)
+				}, "/users/{id}", "/free")
 				for _, remaining := range []string{"1", "0"} {
 					if w := get(t, h, "/users/7"); w.Code != http.StatusAccepted || w.Header().Get("X-RateLimit-Remaining") != remaining {
 						t.Errorf("admitted: %d %v, want %s left", w.Code, w.Header(), remaining)
@@ -110,7 +125,7 @@ func TestRouters(t *testing.T) {
 func TestPaths(t *testing.T) {
 	for name, router := range routers {
 		t.Run(name, func(t *testing.T) {
-			h := router(perUser(t), func(w http.ResponseWriter, _ string) { w.WriteHeader(http.StatusAccepted) })
+			h := router(perUser(t).Wrap, accepted, "/users/{id}", "/free")
 			for _, step := range []struct {
 				path   string
 				status int
@@ -132,39 +147,14 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// spelled are the routers with a route for each of three patterns, which answers 202.
-var spelled = map[string]func(limit func(http.Handler) http.Handler) http.Handler{
-	"ServeMux": func(limit func(http.Handler) http.Handler) http.Handler {
-		mux := http.NewServeMux()
-		for _, path := range []string{"/api/", "/users/{id}", "/users/{name}/login"} {
-			mux.HandleFunc("GET "+path, accept)
-		}
-		return limit(mux)
-	},
-	"chi": func(limit func(http.Handler) http.Handler) http.Handler {
-		r := chi.NewRouter()
-		r.Use(limit)
-		for _, path := range []string{"/api/*", "/users/{id}", "/users/{name}/login"} {
-			r.Get(path, accept)
-		}
-		return r
-	},
-	"echo": func(limit func(http.Handler) http.Handler) http.Handler {
-		e := echo.New()
-		e.Use(echo.WrapMiddleware(limit))
-		for _, path := range []string{"/api/*", "/users/:id", "/users/:name/login"} {
-			e.GET(path, echo.WrapHandler(http.HandlerFunc(accept)))
-		}
-		return e
-	},
-}
-
 func accept(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }
+
+func accepted(w http.ResponseWriter, _ string) { accept(w, nil) }
 
 // Routers differ in what they make of dots, slashes and backslashes in a path. Wherever one serves
 // a route, the rules of the route's pattern hold.
 func TestSpellings(t *testing.T) {
-	for name, router := range spelled {
+	for name, router := range routers {
 		served := 0
 		for _, test := range []struct{ pattern, paths string }{
 			{"/api/**", `/api/x /api/../x /api/%2e%2e/x /api/%2e./../x /api/..%2Fx /api/..\x /api/.. /api/x%2F..%2F..`},
@@ -176,8 +166,9 @@ func TestSpellings(t *testing.T) {
 				Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)},
 			}
 			paths := strings.Fields(test.paths)
-			free := router(func(h http.Handler) http.Handler { return h })
-			limited := router(ruled(t, rule).Wrap)
+			routes := []string{"/api/*", "/users/{id}", "/users/{name}/login"}
+			free := router(func(h http.Handler) http.Handler { return h }, accepted, routes...)
+			limited := router(ruled(t, rule).Wrap, accepted, routes...)
 			if w := raw(t, limited, paths[0]); w.Code != http.StatusAccepted {
 				t.Fatalf("%s: %s: %d", name, paths[0], w.Code)
 			}
@@ -200,10 +191,8 @@ func TestSpellings(t *testing.T) {
 // raw asks for a path as a server reads it from a connection.
 func raw(t testing.TB, h http.Handler, path string) *httptest.ResponseRecorder {
 	t.Helper()
-	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader("GET " + path + " HTTP/1.1\r\nHost: example.com\r\n\r\n")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := "GET " + path + " HTTP/1.1\r\nHost: example.com\r\n\r\n"
+	r := must.Get(http.ReadRequest(bufio.NewReader(strings.NewReader(text))))(t)
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w

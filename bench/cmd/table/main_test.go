@@ -20,11 +20,7 @@ BenchmarkMemory/impl=stint/alg=token_bucket/order=reversed/keys=1000000 	 1 	 1 
 `
 
 func TestTableComparesWithTheFastestPeer(t *testing.T) {
-	dir := t.TempDir()
-	must.Do(t, os.WriteFile(filepath.Join(dir, "take.txt"), []byte(sample), 0o600))
-	var out strings.Builder
-	must.Get(run(&out, "all", dir, nil))(t)
-	for start, want := range map[string][]string{
+	expectLines(t, tableOf(t, "all", "take.txt", sample), map[string][]string{
 		"x fastest peer: one hot key, admitted, serial":    {">= 1.50x", " 2x", " ok ", "fast 120 ns"},
 		"x fastest peer: one hot key, denied, serial":      {" 1.20x", "MISSED"},
 		"x fastest peer: one hot key, denied, two cores":   {"not measured"},
@@ -33,11 +29,27 @@ func TestTableComparesWithTheFastestPeer(t *testing.T) {
 		"allocations per decision":                         {"<= 0", " ok"},
 		"service on memory, share of a bare handler's req": {"not measured"},
 		"4 processes on Redis, open loop: p99":             {"<= 10 ms", "not measured"},
-	} {
-		line := lineThat(out.String(), start)
+	})
+}
+
+// tableOf is the table that is printed of a part, by what a file has measured.
+func tableOf(t *testing.T, part, file, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	must.Do(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
+	var out strings.Builder
+	must.Get(run(&out, part, dir, nil))(t)
+	return out.String()
+}
+
+// expectLines expects that lines with some beginnings have some parts.
+func expectLines(t *testing.T, table string, lines map[string][]string) {
+	t.Helper()
+	for start, want := range lines {
+		line := lineThat(table, start)
 		for _, part := range want {
 			if !strings.Contains(line, part) {
-				t.Errorf("line %q lacks %q", line, part)
+				t.Errorf("line %q of %q lacks %q", line, start, part)
 			}
 		}
 	}

@@ -1,12 +1,8 @@
 package main
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/stint-go/stint/internal/must"
 )
 
 const redisSample = `BenchmarkRedis/load=hot/callers=512/impl=stint/check=books 	 1 	 1 ns/op 	 400000 decisions/s 	 3200000 decisions/cpu-s 	 0 wrong 	 0 errors
@@ -29,11 +25,8 @@ BenchmarkRedisMemory/state=sliding_log/entries=1000/window=1h/impl=stint 	 1 	 1
 `
 
 func TestRedisIsComparedWithRedisRate(t *testing.T) {
-	dir := t.TempDir()
-	must.Do(t, os.WriteFile(filepath.Join(dir, "redis.txt"), []byte(redisSample), 0o600))
-	var out strings.Builder
-	must.Get(run(&out, "redis", dir, nil))(t)
-	for start, want := range map[string][]string{
+	table := tableOf(t, "redis", "redis.txt", redisSample)
+	expectLines(t, table, map[string][]string{
 		"x redis_rate: one hot key, 512 callers":                    {">= 20x", ">= 30x", " 40x", " ok ", "400000/s, redis_rate 10000/s"},
 		"x redis_rate: Zipf 1.1 over 100,000 keys, 512 callers":     {" 20x", "WRONG"},
 		"x redis_rate: three limits on three clients, 512 callers":  {"not measured"},
@@ -45,22 +38,13 @@ func TestRedisIsComparedWithRedisRate(t *testing.T) {
 		"zipf     512      stint":                                   {"20x", "books", "WRONG"},
 		"hot      512      stint ":                                  {" 40x ", " 0.312 ", "books", "ok"},
 		"hot      512      redis_rate":                              {" 1x ", " 83.3 ", " 2 ", "books", "ok"},
-	} {
-		line := lineThat(out.String(), start)
-		for _, part := range want {
-			if !strings.Contains(line, part) {
-				t.Errorf("line %q lacks %q", line, part)
-			}
-		}
-	}
-	if strings.Contains(out.String(), "heap per key") {
+	})
+	if strings.Contains(table, "heap per key") {
 		t.Error("other parts are printed too")
 	}
 }
 
 func TestClustersAndNetworksAreComparedWithRedisRate(t *testing.T) {
-	dir := t.TempDir()
-	must.Do(t, os.WriteFile(filepath.Join(dir, "redis.txt"), []byte(redisSample), 0o600))
 	for part, lines := range map[string]map[string][]string{
 		"cluster": {
 			"Redis CPU per decision, 3 primaries, of that with 1":               {"<= 1.25x", " 1.50x", "MISSED", "40000 per CPU second, with 1 60000"},
@@ -77,17 +61,9 @@ func TestClustersAndNetworksAreComparedWithRedisRate(t *testing.T) {
 			"uniform, delay=50ms  64       stint":                   {"1200"},
 		},
 	} {
-		var out strings.Builder
-		must.Get(run(&out, part, dir, nil))(t)
-		for start, want := range lines {
-			line := lineThat(out.String(), start)
-			for _, text := range want {
-				if !strings.Contains(line, text) {
-					t.Errorf("%s: line %q lacks %q\n%s", start, line, text, out.String())
-				}
-			}
-		}
-		if a, b := strings.Index(out.String(), "delay=5ms "), strings.Index(out.String(), "delay=50ms"); a > b {
+		table := tableOf(t, part, "redis.txt", redisSample)
+		expectLines(t, table, lines)
+		if a, b := strings.Index(table, "delay=5ms "), strings.Index(table, "delay=50ms"); a > b {
 			t.Error("50ms comes before 5ms")
 		}
 	}
