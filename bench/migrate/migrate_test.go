@@ -14,8 +14,12 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 )
+
+// newStore is a store in memory.
+func newStore() *memstore.Store { return memstore.New(memstore.Config{}) }
 
 // statuses asks a handler n times, by POST with a form, and returns the statuses.
 func statuses(t *testing.T, handler http.Handler, n int) []int {
@@ -53,10 +57,7 @@ func TestBeside(t *testing.T) {
 			}
 			return old[user].Allow()
 		}
-		limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(2, stint.PerHour(1)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		limiter := must.Get(stint.New(newStore(), "api", stint.TokenBucket(2, stint.PerHour(1))))(t)
 		differ := 0
 		allow := func(ctx context.Context, user string) bool {
 			allowed := allowOld(user)
@@ -83,10 +84,7 @@ func TestBeside(t *testing.T) {
 func TestCarryOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, used := t.Context(), map[string]int64{"ann": 900, "ben": 30}
-		limiter, err := stint.New(memstore.New(memstore.Config{}), "quota", stint.CalendarWindow(1000, stint.CalendarMonth, ""))
-		if err != nil {
-			t.Fatal(err)
-		}
+		limiter := must.Get(stint.New(newStore(), "quota", stint.CalendarWindow(1000, stint.CalendarMonth, "")))(t)
 		for user, permits := range used { // what the old limiter counted this month
 			if _, err := limiter.Settle(ctx, user, permits); err != nil {
 				t.Fatal(err)

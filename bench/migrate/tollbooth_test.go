@@ -20,7 +20,7 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
-	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/internal/must"
 )
 
 func tenByTollbooth() http.Handler {
@@ -34,10 +34,7 @@ func tenByTollbooth() http.Handler {
 func ten(t *testing.T) http.Handler {
 	t.Helper()
 	mux := hello()
-	limiter, err := stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(10, stint.PerSecond(10)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(newStore(), "api", stint.TokenBucket(10, stint.PerSecond(10))))(t)
 	handler := httplimit.PerAddress(limiter).Wrap(mux)
 	return handler
 }
@@ -79,15 +76,12 @@ func postsByTollbooth() http.Handler {
 func posts(t *testing.T) http.Handler {
 	t.Helper()
 	mux := hello()
-	limiter, err := stint.New(memstore.New(memstore.Config{}), "posts", stint.TokenBucket(1, stint.PerSecond(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	limiter := must.Get(stint.New(newStore(), "posts", stint.TokenBucket(1, stint.PerSecond(1))))(t)
 	clients, err := clientip.New(clientip.Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	limit, err := httplimit.New(httplimit.Config{
+	limit := must.Get(httplimit.New(httplimit.Config{
 		Limiter: limiter,
 		Clients: clients,
 		Cost: func(r *http.Request) (int64, error) {
@@ -101,10 +95,7 @@ func posts(t *testing.T) http.Handler {
 			log.Printf("denied: %q", r.URL.Path)
 			http.Error(w, "Slow down.", http.StatusTooManyRequests)
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	handler := limit.Wrap(mux)
 	return handler
 }
@@ -193,21 +184,6 @@ func TestPaths(t *testing.T) {
 	})
 }
 
-// The methods that are limited share a bucket, and so do an IPv6 client's addresses in a /64 network, with both.
-func TestShared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		lmt := tollbooth.NewLimiter(1, nil)
-		lmt.SetIPLookup(limiter.IPLookup{Name: "RemoteAddr"}).SetMethods([]string{"GET", "POST"})
-		handler := tollbooth.LimitHandler(lmt, hello())
-		for i, method := range []string{"GET", "POST"} {
-			peer := "[2001:db8::" + strconv.Itoa(i) + "]"
-			if got, want := ask(t, handler, peer, method, "/", "").Code, []int{200, 429}[i]; got != want {
-				t.Errorf("%s %s: %d; want %d", method, peer, got, want)
-			}
-		}
-	})
-}
-
 // The header fields of a denial.
 func TestFields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -242,59 +218,10 @@ func TestFields(t *testing.T) {
 	})
 }
 
-// A bucket that expires comes again full, however much of it was spent.
-func TestExpiry(t *testing.T) {
-	lmt := tollbooth.NewLimiter(1.0/3600, &limiter.ExpirableOptions{DefaultExpirationTTL: time.Minute})
-	lmt.SetBurst(2)
-	synctest.Test(t, func(t *testing.T) {
-		ours, err := stint.New(memstore.New(memstore.Config{}), "api", stint.TokenBucket(2, stint.PerHour(1)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		admitted := func() (theirs, mine int) {
-			for range 5 {
-				if tollbooth.LimitByKeys(lmt, []string{"ann"}) == nil {
-					theirs++
-				}
-				if decision, err := ours.Allow(t.Context(), "ann"); err == nil && decision.Allowed {
-					mine++
-				}
-			}
-			return theirs, mine
-		}
-		if theirs, mine := admitted(); theirs != 2 || mine != 2 {
-			t.Errorf("tollbooth admits %d, stint %d", theirs, mine)
-		}
-		//nolint:forbidigo // in a synctest bubble
-		time.Sleep(time.Minute + time.Second)
-		if theirs, mine := admitted(); theirs != 2 || mine != 0 {
-			t.Errorf("a minute later tollbooth admits %d, stint %d", theirs, mine)
-		}
-	})
-}
-
-func TestExportByTollbooth(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		user := "ann"
-		lmt := tollbooth.NewLimiter(0.2, nil) // one in 5 seconds
-		export := func(w http.ResponseWriter, _ *http.Request) {
-			if denied := tollbooth.LimitByKeys(lmt, []string{"export", user}); denied != nil {
-				http.Error(w, denied.Message, denied.StatusCode)
-				return
-			}
-			_, _ = io.WriteString(w, "a,b,c")
-		}
-		exportTwice(t, export)
-	})
-}
-
 func TestExport(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		user := "ann"
-		limiter, err := stint.New(memstore.New(memstore.Config{}), "export", stint.TokenBucket(1, stint.Every(5*time.Second)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		limiter := must.Get(stint.New(newStore(), "export", stint.TokenBucket(1, stint.Every(5*time.Second))))(t)
 		export := func(w http.ResponseWriter, r *http.Request) {
 			decision, err := limiter.Allow(r.Context(), user)
 			if err != nil {
@@ -308,16 +235,14 @@ func TestExport(t *testing.T) {
 			}
 			_, _ = io.WriteString(w, "a,b,c")
 		}
-		exportTwice(t, export)
-	})
-}
-
-// exportTwice fails unless the second export is denied.
-func exportTwice(t *testing.T, export http.HandlerFunc) {
-	t.Helper()
-	for _, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
-		if got := from(t, export, "192.0.2.1:1").Code; got != want {
-			t.Errorf("%d; want %d", got, want)
+		lmt := tollbooth.NewLimiter(0.2, nil) // one in 5 seconds, and a burst of 1
+		for i, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
+			if got := from(t, http.HandlerFunc(export), "192.0.2.1:1").Code; got != want {
+				t.Errorf("stint: %d; want %d", got, want)
+			}
+			if denied := tollbooth.LimitByKeys(lmt, []string{"export", user}); (denied != nil) != (i == 1) {
+				t.Errorf("tollbooth, export %d: %v", i, denied)
+			}
 		}
-	}
+	})
 }
