@@ -6,6 +6,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"testing"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -79,7 +80,7 @@ type contender struct {
 	// TellsTime says that its answers carry the time of the decision.
 	TellsTime bool
 	// Make connects. Redis must be empty: some remember what they know of it.
-	Make func(ctx context.Context, o options, quotas []quota) (*subject, error)
+	Make func(tb testing.TB, o options, quotas []quota) *subject
 }
 
 // The names of those that are compared everywhere.

@@ -77,17 +77,13 @@ func (m *stored) growth(tb testing.TB, d *deployment, clients int) int64 {
 	now.Store(time.Now().UnixMicro())
 	o := options{Addrs: d.addrs, Callers: 1, Now: func() time.Time { return time.UnixMicro(now.Load()) }}
 	var s *subject
-	var err error
 	switch m.impl {
 	case redisRate:
-		s, err = newRedisRate(tb.Context(), o, []quota{perDay})
+		s = newRedisRate(tb, o, []quota{perDay})
 	case fastest:
-		s, err = newRueidisLimiter(tb.Context(), o, []quota{perDay})
+		s = newRueidisLimiter(tb, o, []quota{perDay})
 	default:
-		s, err = newStintOf(tb.Context(), o, []stint.Limit{m.limit})
-	}
-	if err != nil {
-		tb.Fatal(err)
+		s = newStintOf(tb, o, []stint.Limit{m.limit})
 	}
 	names := make([]string, clients)
 	for i := range names {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"testing"
 	"time"
 
 	redisrate "github.com/go-redis/redis_rate/v10"
@@ -16,6 +17,8 @@ import (
 	throttledstore "github.com/throttled/throttled/v2/store/goredisstore.v9"
 	"github.com/ulule/limiter/v3"
 	ululestore "github.com/ulule/limiter/v3/drivers/store/redis"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // newGoRedis is the client under the peers: a connection for every caller, so that
@@ -81,7 +84,7 @@ func newPeer(client redis.UniversalClient, take takeOne, formats ...string) *sub
 }
 
 // newRedisRate is GCRA in one script call.
-func newRedisRate(_ context.Context, o options, quotas []quota) (*subject, error) {
+func newRedisRate(_ testing.TB, o options, quotas []quota) *subject {
 	client := newGoRedis(o)
 	l := redisrate.NewLimiter(client)
 	limits := make([]redisrate.Limit, len(quotas))
@@ -94,7 +97,7 @@ func newRedisRate(_ context.Context, o options, quotas []quota) (*subject, error
 			return answer{}, err
 		}
 		return answer{Allowed: r.Allowed > 0, Remaining: int64(r.Remaining)}, nil
-	}, "rate:%s"), nil
+	}, "rate:%s")
 }
 
 // maxWindow bounds ulule's windows: Redis refuses times to live that end too late.
@@ -102,13 +105,9 @@ const maxWindow = 3650 * 24 * time.Hour
 
 // newUlule counts per window, which is as long as the quota takes to refill and starts
 // with a client's first request; it has no bucket.
-func newUlule(_ context.Context, o options, quotas []quota) (*subject, error) {
+func newUlule(tb testing.TB, o options, quotas []quota) *subject {
 	client := newGoRedis(o)
-	store, err := ululestore.NewStoreWithOptions(client, limiter.StoreOptions{Prefix: limiter.DefaultPrefix})
-	if err != nil {
-		_ = client.Close()
-		return nil, err
-	}
+	store := must.Get(ululestore.NewStoreWithOptions(client, limiter.StoreOptions{Prefix: limiter.DefaultPrefix}))(tb)
 	limiters := make([]*limiter.Limiter, len(quotas))
 	for i, q := range quotas {
 		limiters[i] = limiter.New(store, limiter.Rate{Period: min(q.Lifetime(), maxWindow), Limit: q.Permits})
@@ -116,42 +115,36 @@ func newUlule(_ context.Context, o options, quotas []quota) (*subject, error) {
 	return newPeer(client, func(ctx context.Context, quota int, key string) (answer, error) {
 		c, err := limiters[quota].Get(ctx, key)
 		return answer{Allowed: !c.Reached, Remaining: c.Remaining}, err
-	}, limiter.DefaultPrefix+":%s"), nil
+	}, limiter.DefaultPrefix+":%s")
 }
 
 // newThrottled swaps the state it has read for the next, and reads again when somebody
 // else was faster. It gives up after ten lost swaps by default; here it tries on.
-func newThrottled(_ context.Context, o options, quotas []quota) (*subject, error) {
+func newThrottled(tb testing.TB, o options, quotas []quota) *subject {
 	const prefix = "throttled:"
 	client := newGoRedis(o)
-	store, err := throttledstore.NewCtx(client, prefix)
+	store := must.Get(throttledstore.NewCtx(client, prefix))(tb)
 	limiters := make([]*throttled.GCRARateLimiterCtx, len(quotas))
 	for i, q := range quotas {
-		if err == nil {
-			limiters[i], err = throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{
-				MaxRate: throttled.PerDuration(int(q.Refill), q.Period), MaxBurst: int(q.Permits) - 1,
-			})
-		}
-		if err != nil {
-			_ = client.Close()
-			return nil, err
-		}
+		limiters[i] = must.Get(throttled.NewGCRARateLimiterCtx(store, throttled.RateQuota{
+			MaxRate: throttled.PerDuration(int(q.Refill), q.Period), MaxBurst: int(q.Permits) - 1,
+		}))(tb)
 		limiters[i].SetMaxCASAttemptsLimit(math.MaxInt)
 	}
 	return newPeer(client, func(ctx context.Context, quota int, key string) (answer, error) {
 		limited, r, err := limiters[quota].RateLimitCtx(ctx, key, 1)
 		return answer{Allowed: !limited, Remaining: int64(r.Remaining)}, err
-	}, prefix+"%s"), nil
+	}, prefix+"%s")
 }
 
 // newIncrGoRedis is one INCR per request, on a connection per caller: what a round trip
 // costs when nothing is decided. It admits everybody.
-func newIncrGoRedis(_ context.Context, o options, quotas []quota) (*subject, error) {
+func newIncrGoRedis(_ testing.TB, o options, quotas []quota) *subject {
 	client := newGoRedis(o)
 	return newPeer(client, func(ctx context.Context, quota int, key string) (answer, error) {
 		n, err := client.Incr(ctx, key).Result()
 		return answer{Allowed: err == nil, Remaining: quotas[quota].Permits - n}, err
-	}, "%s"), nil
+	}, "%s")
 }
 
 // rueidisOf are the options of rueidis for all that use it: callers share its connections, on which their commands travel
@@ -161,31 +154,25 @@ func rueidisOf(o options) rueidis.ClientOption {
 }
 
 // newIncrRueidis is the same with callers that share connections.
-func newIncrRueidis(_ context.Context, o options, quotas []quota) (*subject, error) {
-	client, err := rueidis.NewClient(rueidisOf(o))
-	if err != nil {
-		return nil, err
-	}
+func newIncrRueidis(tb testing.TB, o options, quotas []quota) *subject {
+	client := must.Get(rueidis.NewClient(rueidisOf(o)))(tb)
 	return shared(o, client.Close, func(ctx context.Context, quota int, key string) (answer, error) {
 		n, err := client.Do(ctx, client.B().Incr().Key(key).Build()).AsInt64()
 		return answer{Allowed: err == nil, Remaining: quotas[quota].Permits - n}, err
-	}, "%s"), nil
+	}, "%s")
 }
 
 // newRueidisLimiter counts per window in one script call, with the callers' clock. A window starts with a client's first
 // request, and is as long as the quota takes to refill; it has no bucket. Denied requests count, too.
-func newRueidisLimiter(_ context.Context, o options, quotas []quota) (*subject, error) {
+func newRueidisLimiter(tb testing.TB, o options, quotas []quota) *subject {
 	var client rueidis.Client
-	l, err := rueidislimiter.NewRateLimiter(rueidislimiter.RateLimiterOption{
+	l := must.Get(rueidislimiter.NewRateLimiter(rueidislimiter.RateLimiterOption{
 		ClientBuilder: func(option rueidis.ClientOption) (_ rueidis.Client, err error) {
 			client, err = rueidis.NewClient(option)
 			return client, err
 		},
 		ClientOption: rueidisOf(o), KeyPrefix: fastest, Limit: 1, Window: time.Second, // each quota has its own
-	})
-	if err != nil {
-		return nil, err
-	}
+	}))(tb)
 	limits := make([]rueidislimiter.RateLimitOption, len(quotas))
 	for i, q := range quotas {
 		limits[i] = rueidislimiter.WithCustomRateLimit(int(q.Permits), min(q.Lifetime(), maxWindow))
@@ -193,7 +180,7 @@ func newRueidisLimiter(_ context.Context, o options, quotas []quota) (*subject, 
 	return shared(o, client.Close, func(ctx context.Context, quota int, key string) (answer, error) {
 		r, err := l.Allow(ctx, key, limits[quota])
 		return answer{Allowed: r.Allowed, Remaining: r.Remaining}, err
-	}, fastest+":{%s}", fastest+":{%s}:ex"), nil
+	}, fastest+":{%s}", fastest+":{%s}:ex")
 }
 
 // shared is a peer that has no client of go-redis, with one that fills.

@@ -46,10 +46,7 @@ func newLedger(s *session) *session {
 func newSession(tb testing.TB, d *deployment, l *scenario, c contender, names [][]string, callers int) *session {
 	tb.Helper()
 	d.flush(tb)
-	subject, err := c.Make(tb.Context(), options{Addrs: d.addrs, Cluster: d.cluster, Callers: callers}, l.quotas)
-	if err != nil {
-		tb.Fatalf("%s: %v", c.Name, err)
-	}
+	subject := c.Make(tb, options{Addrs: d.addrs, Cluster: d.cluster, Callers: callers}, l.quotas)
 	s := newLedger(&session{deployment: d, load: l, contender: c, subject: subject, names: names})
 	if l.filled {
 		s.fill(tb)

@@ -5,14 +5,16 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"testing"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
 )
 
-func newStint(ctx context.Context, o options, quotas []quota) (*subject, error) {
+func newStint(tb testing.TB, o options, quotas []quota) *subject {
 	limits := make([]stint.Limit, len(quotas))
 	for i, q := range quotas {
 		limits[i] = stint.TokenBucket(q.Permits, stint.Per(q.Refill, q.Period)).WithMaxDebt(stint.NoDebt)
@@ -20,38 +22,24 @@ func newStint(ctx context.Context, o options, quotas []quota) (*subject, error) 
 			limits[i] = limits[i].WithLease(stint.LeaseAuto)
 		}
 	}
-	return newStintOf(ctx, o, limits)
+	return newStintOf(tb, o, limits)
 }
 
 // newStintOf is stint with any limits in place of quotas. It decides one limit through a
 // Limiter, as most users do, and several at once in one operation with several claims.
-func newStintOf(ctx context.Context, o options, limits []stint.Limit) (*subject, error) {
+func newStintOf(tb testing.TB, o options, limits []stint.Limit) *subject {
 	scheme := "redis://"
 	if o.Cluster {
 		scheme = "redis-cluster://"
 	}
-	conn, err := rueidis.Dial(rueidis.Config{URL: scheme + strings.Join(o.Addrs, ",")})
-	if err != nil {
-		return nil, err
-	}
-	store, err := redisstore.New(conn, redisstore.Options{Now: o.Now})
-	if err != nil {
-		return nil, err
-	}
+	conn := must.Get(rueidis.Dial(rueidis.Config{URL: scheme + strings.Join(o.Addrs, ",")}))(tb)
+	store := must.Get(redisstore.New(conn, redisstore.Options{Now: o.Now}))(tb)
 	claims, limiters := make([]stint.Claim, len(limits)), make([]*stint.Limiter, len(limits))
-	err = testredis.Answered(ctx, store.Ping)
+	must.Do(tb, testredis.Answered(tb.Context(), store.Ping))
 	for i, limit := range limits {
 		claims[i].Permits = 1
-		if err == nil {
-			claims[i].Policy, err = stint.NewPolicy("quota"+strconv.Itoa(i), limit)
-		}
-		if err == nil {
-			limiters[i], err = stint.NewLimiter(stint.Config{Store: store, Policy: claims[i].Policy})
-		}
-	}
-	if err != nil {
-		store.Close()
-		return nil, err
+		claims[i].Policy = must.Get(stint.NewPolicy("quota"+strconv.Itoa(i), limit))(tb)
+		limiters[i] = must.Get(stint.NewLimiter(stint.Config{Store: store, Policy: claims[i].Policy}))(tb)
 	}
 	claim := func(quota int, key string) stint.Claim {
 		c := claims[quota]
@@ -97,5 +85,5 @@ func newStintOf(ctx context.Context, o options, limits []stint.Limit) (*subject,
 			store.Close()
 			return nil
 		},
-	}, nil
+	}
 }
