@@ -19,21 +19,20 @@ func TestAdministrators(t *testing.T) {
 	for name, sent := range map[string]string{"sign-ins without a body": signIn, "silence": "", "half a head": "GET / HTTP/1.1\r\nHost:"} {
 		t.Run(name, func(t *testing.T) {
 			s := startService(t)
-			ctx, end := context.WithCancel(t.Context())
-			c := &crowd{end: end, statuses: map[int]int{}}
-			for i := range 300 {
-				from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 1, 0, byte(1+i%3))}}
-				c.work.Go(func() {
-					for ctx.Err() == nil {
-						c.hold(ctx, from, s.admin, sent)
+			c := &crowd{}
+			c.end = attackBy(t, 300, 3, func(ctx context.Context, from net.Addr) {
+				over(ctx, from, s.admin, func(conn net.Conn) {
+					if _, err := io.WriteString(conn, sent); err == nil {
+						c.answers.Add(1)
+						_, _ = io.Copy(io.Discard, conn) // until the server ends it
 					}
 				})
-			}
+			})
 			c.await(t)
 			asked, refused := 0, []string{}
 			for begun := time.Now(); time.Since(begun) < *lasting || asked < 4; asked++ {
 				pause := []time.Duration{0, 0, 0, 50 * time.Millisecond}[asked%4]
-				if err := s.administer(ctx, pause); err != nil {
+				if err := s.administer(t.Context(), pause); err != nil {
 					refused = append(refused, fmt.Sprintf("%v after the connection: %v", pause, err))
 				}
 			}
@@ -45,24 +44,9 @@ func TestAdministrators(t *testing.T) {
 	}
 }
 
-// hold makes a connection, sends what it is given, and keeps it until the server ends it.
-func (c *crowd) hold(ctx context.Context, from *net.Dialer, addr, sent string) {
-	conn, err := from.DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return
-	}
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	defer func() { _ = conn.Close() }()
-	if _, err := io.WriteString(conn, sent); err != nil {
-		return
-	}
-	c.answers.Add(1)
-	_, _ = io.Copy(io.Discard, conn) // until the server ends it
-}
-
 // administer asks for the rules over a connection of its own, some time after it was made.
 func (s *service) administer(ctx context.Context, pause time.Duration) error {
-	conn, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext(ctx, "tcp", s.admin)
+	conn, err := (&net.Dialer{LocalAddr: innocentAddress}).DialContext(ctx, "tcp", s.admin)
 	if err != nil {
 		return err
 	}

@@ -8,10 +8,11 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // TestBodies attacks with requests whose bodies do not come, from 2,000 connections that are made anew when they end. A
@@ -36,23 +37,21 @@ func TestBodies(t *testing.T) {
 	} {
 		t.Run(attack.name, func(t *testing.T) {
 			s := startService(t)
-			ctx, end := context.WithCancel(t.Context())
 			kept := s.keepConnection(t)
-			var attackers sync.WaitGroup
 			var made atomic.Int64
-			for i := range crowd {
-				from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 1, 0, byte(1+i%4))}}
-				attackers.Go(func() {
-					for ctx.Err() == nil {
-						s.withhold(ctx, from, attack.text, attack.hurried, &made)
+			end := attackBy(t, crowd, 4, func(ctx context.Context, from net.Addr) {
+				over(ctx, from, s.addr, func(conn net.Conn) {
+					_, err := io.WriteString(conn, attack.text)
+					made.Add(1)
+					if err == nil && !attack.hurried {
+						_, _ = io.Copy(io.Discard, conn) // until the service ends it
 					}
 				})
-			}
+			})
 			await(t, "the attack has begun", func() bool { return made.Load() >= crowd })
 			<-time.After(*lasting) // the length of the experiment, not a wait for something
 			checks := kept.stop()
 			end()
-			attackers.Wait()
 			t.Logf("attackers: %d connections", made.Load())
 			t.Logf("innocent:  %s", checks)
 			if fault := checks.inexact(); fault != "" || checks.failures > 0 {
@@ -65,31 +64,12 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// withhold attacks over one connection, until the service ends it or the attacker does.
-func (s *service) withhold(ctx context.Context, from *net.Dialer, text string, hurried bool, made *atomic.Int64) {
-	conn, err := from.DialContext(ctx, "tcp", s.addr)
-	if err != nil {
-		return
-	}
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	defer func() { _ = conn.Close() }()
-	_, err = io.WriteString(conn, text)
-	made.Add(1)
-	if err == nil && !hurried {
-		_, _ = io.Copy(io.Discard, conn)
-	}
-}
-
 // keepConnection starts a client that sends its requests over one connection, and waits for each answer.
 func (s *service) keepConnection(t *testing.T) *innocent {
 	t.Helper()
-	ctx, end := context.WithCancel(t.Context())
-	i := &innocent{end: end, checks: checks{statuses: map[int]int{}}}
-	from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
-	conn, err := from.DialContext(ctx, "tcp", s.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	i, ctx := newInnocent(t)
+	from := &net.Dialer{LocalAddr: innocentAddress}
+	conn := must.Get(from.DialContext(ctx, "tcp", s.addr))(t)
 	i.work.Go(func() {
 		pace := time.NewTicker(time.Second / perSecond)
 		defer pace.Stop()
@@ -99,6 +79,7 @@ func (s *service) keepConnection(t *testing.T) *innocent {
 				continue
 			}
 			_ = conn.Close()
+			var err error
 			if conn, err = from.DialContext(ctx, "tcp", s.addr); err != nil {
 				return
 			}

@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/stint-go/stint/test/internal/program"
 )
 
 // post is a request as it is sent.
@@ -37,24 +39,52 @@ func get(path, fields string) string {
 	return fmt.Sprintf("GET %s HTTP/1.1\r\nHost: stint\r\n%s\r\n", path, fields)
 }
 
+// addressOf is one of so many addresses of attackers.
+func addressOf(i, addresses int) net.Addr {
+	return &net.TCPAddr{IP: net.IPv4(127, 1, 0, byte(1+i%addresses))}
+}
+
+// innocentAddress is that of the innocent client.
+var innocentAddress = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}
+
+// attackBy has so many attackers attack, each again and again from one of some addresses, until stop is called.
+func attackBy(t *testing.T, n, addresses int, once func(ctx context.Context, from net.Addr)) (stop func()) {
+	t.Helper()
+	ctx, end := context.WithCancel(t.Context())
+	var work sync.WaitGroup
+	for i := range n {
+		work.Go(func() {
+			for ctx.Err() == nil {
+				once(ctx, addressOf(i, addresses))
+			}
+		})
+	}
+	return func() {
+		end()
+		work.Wait()
+	}
+}
+
+// over makes a connection, and ends it when do returns or the attack ends.
+func over(ctx context.Context, from net.Addr, addr string, do func(conn net.Conn)) {
+	conn, err := (&net.Dialer{LocalAddr: from}).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return
+	}
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	defer func() { _ = conn.Close() }()
+	do(conn)
+}
+
 // attackers says how a crowd asks. The zero value is from one address, and each request after the answer to the one before.
 type attackers struct {
 	addresses int // from how many addresses
 	pipelined int // so many requests before the first answer
 }
 
-// from is the address of an attacker.
-func (a attackers) from(i int) net.Addr {
-	if a.addresses == 0 {
-		return nil
-	}
-	return &net.TCPAddr{IP: net.IPv4(127, 1, 0, byte(1+i%a.addresses))}
-}
-
 // A crowd is attackers, each on a connection of its own, who ask again as soon as they were answered.
 type crowd struct {
-	end      context.CancelFunc
-	work     sync.WaitGroup
+	end      func()
 	mu       sync.Mutex
 	statuses map[int]int
 	answers  atomic.Int64
@@ -75,26 +105,18 @@ func (m made) String() string {
 
 func (s *service) startCrowd(t *testing.T, connections int, request string, how attackers) *crowd {
 	t.Helper()
-	ctx, end := context.WithCancel(t.Context())
-	c := &crowd{end: end, statuses: map[int]int{}}
-	for i := range connections {
-		c.work.Go(func() {
-			for ctx.Err() == nil {
-				c.attack(ctx, &net.Dialer{LocalAddr: how.from(i)}, s.addr, request, max(how.pipelined, 1))
-			}
-		})
-	}
+	c := &crowd{statuses: map[int]int{}}
+	c.end = attackBy(t, connections, max(how.addresses, 1), func(ctx context.Context, from net.Addr) {
+		if how.addresses == 0 {
+			from = nil
+		}
+		over(ctx, from, s.addr, func(conn net.Conn) { c.attack(ctx, conn, request, max(how.pipelined, 1)) })
+	})
 	return c
 }
 
 // attack asks over one connection, until it ends.
-func (c *crowd) attack(ctx context.Context, from *net.Dialer, addr, request string, pipelined int) {
-	conn, err := from.DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return
-	}
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	defer func() { _ = conn.Close() }()
+func (c *crowd) attack(ctx context.Context, conn net.Conn, request string, pipelined int) {
 	in := bufio.NewReaderSize(conn, 64<<10)
 	for rest := 0; ; rest-- {
 		if rest == 0 {
@@ -136,7 +158,6 @@ func (c *crowd) await(t *testing.T) {
 // stop ends the attack.
 func (c *crowd) stop() made {
 	c.end()
-	c.work.Wait()
 	return made{int(c.answers.Load()), int(c.admitted.Load()), int(c.degraded.Load()), c.statuses}
 }
 
@@ -186,14 +207,29 @@ func (c checks) inexact() string {
 	return ""
 }
 
-func (s *service) startInnocent(t *testing.T) *innocent {
+// expect expects that the decisions were the store's and exact, and with -strict that there was one of each check.
+func (c checks) expect(t *testing.T) {
+	t.Helper()
+	if fault := c.inexact(); fault != "" || c.degraded > 0 {
+		t.Errorf("the innocent client's decisions: %s; %d were the failure policy's", fault, c.degraded)
+	}
+	if *strict && c.decided() != c.asked {
+		t.Errorf("the innocent client: %d of %d checks were decided", c.decided(), c.asked)
+	}
+}
+
+// newInnocent is an innocent client that has not begun, and ends with the context.
+func newInnocent(t *testing.T) (*innocent, context.Context) {
 	t.Helper()
 	ctx, end := context.WithCancel(t.Context())
-	i := &innocent{end: end, checks: checks{statuses: map[int]int{}}}
-	transport := &http.Transport{
-		DialContext:         (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext,
-		MaxIdleConnsPerHost: 64,
-	}
+	return &innocent{end: end, checks: checks{statuses: map[int]int{}}}, ctx
+}
+
+func (s *service) startInnocent(t *testing.T) *innocent {
+	t.Helper()
+	i, ctx := newInnocent(t)
+	dialer := &net.Dialer{LocalAddr: innocentAddress}
+	transport := &http.Transport{DialContext: dialer.DialContext, MaxIdleConnsPerHost: 64}
 	client := &http.Client{Transport: transport, Timeout: patience}
 	i.work.Go(func() {
 		defer transport.CloseIdleConnections()
@@ -274,14 +310,7 @@ func (i *innocent) await(t *testing.T) {
 }
 
 // await waits for a condition.
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); <-time.After(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v until %s", patience, what)
-		}
-	}
-}
+var await = program.Until
 
 // stop ends the checks.
 func (i *innocent) stop() checks {

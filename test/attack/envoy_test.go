@@ -1,15 +1,12 @@
 package attack_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,8 +14,6 @@ import (
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typed "github.com/envoyproxy/go-control-plane/envoy/type/v3"
-	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -38,9 +33,9 @@ descriptors:
 `
 
 // caller is a client of the gRPC listener from an address.
-func (s *service) caller(t *testing.T, address string) rls.RateLimitServiceClient {
+func (s *service) caller(t *testing.T, address net.Addr) rls.RateLimitServiceClient {
 	t.Helper()
-	from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+	from := &net.Dialer{LocalAddr: address}
 	conn, err := grpc.NewClient("passthrough:///"+s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) { return from.DialContext(ctx, "tcp", addr) }))
 	if err != nil {
@@ -112,36 +107,33 @@ func TestEnvoy(t *testing.T) {
 	} {
 		t.Run(attack.name, func(t *testing.T) {
 			s := startService(t)
-			ctx, stop := context.WithCancel(t.Context())
-			var crowd sync.WaitGroup
 			var made atomic.Int64
+			clients := make(chan rls.RateLimitServiceClient, attack.callers) // that nobody uses just now
 			for i := range attack.callers {
-				client := s.caller(t, fmt.Sprintf("127.0.6.%d", 1+i%4))
-				crowd.Go(func() {
-					for ctx.Err() == nil {
-						call, cancel := context.WithCancel(ctx)
-						if attack.cancel {
-							go cancel()
-						}
-						_, _ = client.ShouldRateLimit(call, attack.request(made.Add(1))) // whatever it is told
-						cancel()
-					}
-				})
+				clients <- s.caller(t, addressOf(i, 4))
 			}
+			stop := attackBy(t, attack.callers, 1, func(ctx context.Context, _ net.Addr) {
+				client := <-clients
+				call, cancel := context.WithCancel(ctx)
+				if attack.cancel {
+					go cancel()
+				}
+				_, _ = client.ShouldRateLimit(call, attack.request(made.Add(1))) // whatever it is told
+				cancel()
+				clients <- client
+			})
 			await(t, "the attack has begun", func() bool { return made.Load() > int64(attack.callers) })
 			asked, _ := s.beside(t)
 			stop()
-			crowd.Wait()
 			memory := s.resident(t, "VmHWM")
 			t.Logf("attackers: %d calls; innocent: %d, each decided; %d MiB", made.Load(), asked, memory>>20)
 			const most = 1 << 30
 			if memory > most {
 				t.Errorf("the service has %d MiB", memory>>20)
 			}
-			if log := s.log(); strings.Contains(log, "unreachable") {
-				t.Errorf("the store was called unreachable:\n%s", log)
-			} else if lines := strings.Count(log, "\n"); lines > 40+int(lasting.Seconds()) {
-				t.Errorf("%d lines of the log:\n%s", lines, log)
+			s.expectReachable(t)
+			if lines := strings.Count(s.Log(), "\n"); lines > 40+int(lasting.Seconds()) {
+				t.Errorf("%d lines of the log:\n%s", lines, s.Log())
 			}
 		})
 	}
@@ -152,7 +144,7 @@ func TestEnvoy(t *testing.T) {
 // and the client asks again, as it is told to.
 func (s *service) beside(t *testing.T) (asked uint32, longest time.Duration) {
 	t.Helper()
-	client := s.caller(t, "127.0.5.1")
+	client := s.caller(t, innocentAddress)
 	for until := time.Now().Add(*lasting); time.Now().Before(until); asked++ {
 		begun := time.Now()
 		call, cancel := context.WithTimeout(t.Context(), patience)
@@ -173,20 +165,13 @@ func (s *service) beside(t *testing.T) (asked uint32, longest time.Duration) {
 // an innocent client asks.
 func TestHalfSentMessages(t *testing.T) {
 	s := startService(t)
-	ctx, stop := context.WithCancel(t.Context())
-	var crowd sync.WaitGroup
 	var made atomic.Int64
-	for i := range 64 {
-		crowd.Go(func() {
-			for ctx.Err() == nil {
-				s.halfSend(ctx, fmt.Sprintf("127.0.6.%d", 1+i%4), &made)
-			}
-		})
-	}
+	stop := attackBy(t, 64, 4, func(ctx context.Context, from net.Addr) {
+		over(ctx, from, s.grpc, func(conn net.Conn) { halfSend(ctx, conn, &made) })
+	})
 	await(t, "the attack has begun", func() bool { return made.Load() > 64 })
 	asked, _ := s.beside(t)
 	stop()
-	crowd.Wait()
 	memory := s.resident(t, "VmHWM")
 	t.Logf("half-sent messages: %d; innocent: %d, each decided; %d MiB", made.Load(), asked, memory>>20)
 	if memory > 512<<20 {
@@ -196,38 +181,14 @@ func TestHalfSentMessages(t *testing.T) {
 
 // halfSend begins as many calls on a connection as may be, with all but the end of the longest message, until the
 // service ends the connection.
-func (s *service) halfSend(ctx context.Context, address string, made *atomic.Int64) {
-	from := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
-	conn, err := from.DialContext(ctx, "tcp", s.grpc)
-	if err != nil {
-		return
-	}
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	defer func() { _ = conn.Close() }()
-	go func() { _, _ = io.Copy(io.Discard, conn) }() // whatever it is told
-	var fields bytes.Buffer
-	encoder := hpack.NewEncoder(&fields)
-	for _, field := range [][2]string{
-		{":method", "POST"},
-		{":scheme", "http"},
-		{":path", rls.RateLimitService_ShouldRateLimit_FullMethodName},
-		{":authority", "s"},
-		{"content-type", "application/grpc"},
-		{"te", "trailers"},
-	} {
-		_ = encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1], Sensitive: true}) // the same bytes each time
-	}
-	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
-		return
-	}
-	framer := http2.NewFramer(conn, nil)
-	err = framer.WriteSettings()
+func halfSend(ctx context.Context, conn net.Conn, made *atomic.Int64) {
+	w, err := open(conn)
 	const frame = 16 << 10
 	begin := append([]byte{0, 0, 0, 0xff, 0xff}, make([]byte, frame-5)...) // a message of 64 KiB
-	for stream := uint32(1); err == nil && ctx.Err() == nil; stream += 2 {
-		err = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: fields.Bytes(), EndHeaders: true})
+	for err == nil && ctx.Err() == nil {
+		err = w.call(rls.RateLimitService_ShouldRateLimit_FullMethodName, nil)
 		for part := 0; err == nil && part < 3; part++ {
-			err = framer.WriteData(stream, false, begin)
+			err = w.WriteData(w.stream-1, false, begin)
 		}
 		made.Add(1)
 	}

@@ -12,7 +12,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -182,20 +181,15 @@ func TestFrames(t *testing.T) {
 			if attack.https {
 				client = s.browser(t, roots)
 			}
-			ctx, stop := context.WithCancel(t.Context())
-			var crowd sync.WaitGroup
 			var made, opened, settled atomic.Int64
-			for i := range attack.connections {
-				crowd.Go(func() {
-					from := &net.TCPAddr{IP: net.IPv4(127, 0, 6, byte(1+i%4))}
-					for again := true; again && ctx.Err() == nil; again = attack.calls == 0 {
-						opened.Add(1)
-						s.attackBy(ctx, attack, from, roots, &made)
-						settled.Add(1)
-					}
+			stop := attackBy(t, attack.connections, 4, func(ctx context.Context, from net.Addr) {
+				opened.Add(1)
+				s.attackByFrames(ctx, attack, from, roots, &made)
+				settled.Add(1)
+				if attack.calls > 0 {
 					<-ctx.Done() // what stays is closed by the context
-				})
-			}
+				}
+			})
 			await(t, "the attack has begun", func() bool {
 				return made.Load() >= int64(attack.connections) && (attack.calls == 0 || settled.Load() >= int64(attack.connections))
 			})
@@ -210,24 +204,29 @@ func TestFrames(t *testing.T) {
 				asked, longest = s.beside(t)
 			}
 			stop()
-			crowd.Wait()
 			memory := s.resident(t, "VmHWM") - before
 			t.Logf("attackers: %d times on %d connections; innocent: %d, each decided, the longest in %s; %d MiB more",
 				made.Load(), opened.Load(), asked, longest, memory>>20)
-			if memory > moreMemory {
-				t.Errorf("the service has %d MiB more", memory>>20)
-			}
-			if *strict && longest > late {
-				t.Errorf("an answer took %s", longest)
-			}
+			expectBounded(t, memory, longest)
 		})
+	}
+}
+
+// expectBounded expects that an attack cost no more than memory and time that it may cost.
+func expectBounded(t *testing.T, memory int, longest time.Duration) {
+	t.Helper()
+	if memory > moreMemory {
+		t.Errorf("the service has %d MiB more", memory>>20)
+	}
+	if *strict && longest > late {
+		t.Errorf("an answer took %s", longest)
 	}
 }
 
 // calm waits until calls are decided one after another.
 func (s *service) calm(t *testing.T) {
 	t.Helper()
-	client, decided := s.caller(t, "127.0.5.2"), 0
+	client, decided := s.caller(t, innocentAddress), 0
 	await(t, "calls are decided", func() bool {
 		if _, err := client.ShouldRateLimit(t.Context(), envoyRequest(descriptor("a", "calm"))); err != nil {
 			decided = -1
@@ -246,8 +245,8 @@ func trusted(t *testing.T, file string) *x509.CertPool {
 	return pool
 }
 
-// attackBy attacks over one connection, until it ends.
-func (s *service) attackBy(ctx context.Context, attack frameAttack, from net.Addr, roots *x509.CertPool, made *atomic.Int64) {
+// attackByFrames attacks over one connection, until it ends.
+func (s *service) attackByFrames(ctx context.Context, attack frameAttack, from net.Addr, roots *x509.CertPool, made *atomic.Int64) {
 	addr := s.grpc
 	if attack.https {
 		addr = s.addr
@@ -295,7 +294,7 @@ func (s *service) attackBy(ctx context.Context, attack frameAttack, from net.Add
 func (s *service) browser(t *testing.T, roots *x509.CertPool) *http.Client {
 	t.Helper()
 	transport := &http.Transport{
-		DialContext:     (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 5, 1)}}).DialContext,
+		DialContext:     (&net.Dialer{LocalAddr: innocentAddress}).DialContext,
 		TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
 	}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -328,10 +327,5 @@ func TestJSON(t *testing.T) {
 	made := crowd.stop()
 	memory := s.resident(t, "VmHWM") - before
 	t.Logf("attackers: %s; innocent: %d, each decided, the longest in %s; %d MiB more", made, asked, longest, memory>>20)
-	if memory > moreMemory {
-		t.Errorf("the service has %d MiB more", memory>>20)
-	}
-	if *strict && longest > late {
-		t.Errorf("an answer took %s", longest)
-	}
+	expectBounded(t, memory, longest)
 }

@@ -1,20 +1,17 @@
 package attack_test
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/test/internal/program"
 )
 
 var binary string
@@ -24,25 +21,7 @@ const token = "nobody-here-knows-this-token"
 
 // TestMain builds the service, which runs as a process of its own: it is not to share the
 // attackers' scheduler.
-func TestMain(m *testing.M) {
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "attack")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	binary = filepath.Join(dir, "stint")
-	build := exec.CommandContext(context.Background(), "go", "build", "-o", binary, "../../service/cmd/stint")
-	if text, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "%v\n%s", err, text)
-		return 1
-	}
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(program.Main("../..", &binary, m.Run)) }
 
 // The service trusts its own address as a proxy, for the attackers on forward-auth. Attackers and the
 // innocent client have limits of their own, by different algorithms.
@@ -72,23 +51,20 @@ rules:
 
 // A service is a stint that runs on a Redis of its own.
 type service struct {
-	addr    string
-	admin   string // its admin listener
-	grpc    string // its gRPC listener
-	resp    string // its listener of the Redis protocol
-	process *os.Process
-
-	mu    sync.Mutex
-	lines strings.Builder
+	*program.Process
+	addr  string
+	admin string // its admin listener
+	grpc  string // its gRPC listener
+	resp  string // its listener of the Redis protocol
 }
 
-func (s *service) log() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.lines.String()
+// expectReachable expects that the service did not call its store unreachable.
+func (s *service) expectReachable(t *testing.T) {
+	t.Helper()
+	if log := s.Log(); strings.Contains(log, "unreachable") {
+		t.Errorf("the store was called unreachable:\n%s", log)
+	}
 }
-
-var listening = regexp.MustCompile(`msg=listening service=(http|admin|grpc|resp) addr=(\S+)`)
 
 // startService starts a service that ends with the test, with more arguments.
 func startService(t *testing.T, more ...string) *service {
@@ -99,38 +75,6 @@ func startService(t *testing.T, more ...string) *service {
 	must.Do(t, os.WriteFile(tokens, []byte(token+"\n"), 0o600))
 	must.Do(t, os.WriteFile(config, fmt.Appendf(nil, configuration, redis.URL(), *storeTimeout, tokens, tokens), 0o600))
 	arguments := append([]string{"serve", "--config", config, "--grpc-listen", "127.0.0.1:0", "--resp-listen", "127.0.0.1:0", "--envoy-config", writeDomain(t, dir)}, more...)
-	command := exec.CommandContext(context.Background(), binary, arguments...)
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	output := must.Get(command.StderrPipe())(t)
-	must.Do(t, command.Start())
-	s := &service{process: command.Process}
-	found := map[string]chan string{}
-	for _, listener := range []string{"http", "admin", "grpc", "resp"} {
-		found[listener] = make(chan string, 1)
-	}
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		for scanner := bufio.NewScanner(output); scanner.Scan(); {
-			s.mu.Lock()
-			s.lines.WriteString(scanner.Text() + "\n")
-			s.mu.Unlock()
-			if match := listening.FindStringSubmatch(scanner.Text()); match != nil {
-				found[match[1]] <- match[2]
-			}
-		}
-		for _, addr := range found {
-			close(addr)
-		}
-	}()
-	t.Cleanup(func() {
-		_ = command.Process.Kill()
-		<-read
-		_ = command.Wait()
-	})
-	s.addr, s.admin, s.grpc, s.resp = <-found["http"], <-found["admin"], <-found["grpc"], <-found["resp"]
-	if s.addr == "" || s.admin == "" || s.resp == "" {
-		t.Fatalf("the service does not start:\n%s", s.log())
-	}
-	return s
+	p := program.Start(t, exec.CommandContext(context.Background(), binary, arguments...), "http", "admin", "grpc", "resp")
+	return &service{p, p.Addr("http"), p.Addr("admin"), p.Addr("grpc"), p.Addr("resp")}
 }

@@ -1,7 +1,6 @@
 package attack_test
 
 import (
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -18,9 +17,9 @@ func TestStopped(t *testing.T) {
 	rest := func(d time.Duration) { <-time.After(d) } // a length of the experiment
 	for range 2 {
 		rest(200 * time.Millisecond)
-		must.Do(t, s.process.Signal(syscall.SIGSTOP))
+		must.Do(t, s.Signal(syscall.SIGSTOP))
 		rest(time.Second)
-		must.Do(t, s.process.Signal(syscall.SIGCONT))
+		must.Do(t, s.Signal(syscall.SIGCONT))
 	}
 	rest(200 * time.Millisecond)
 	made, checks := crowd.stop(), innocent.stop()
@@ -29,9 +28,7 @@ func TestStopped(t *testing.T) {
 	if n := made.degraded + checks.degraded; n > 0 || made.admitted > attackersLimit {
 		t.Errorf("%d decisions were the failure policy's, %d admitted", n, made.admitted)
 	}
-	if log := s.log(); strings.Contains(log, "unreachable") {
-		t.Errorf("the store was called unreachable:\n%s", log)
-	}
+	s.expectReachable(t)
 	for status := range checks.statuses {
 		if status != 200 && status != 503 {
 			t.Errorf("statuses %v", checks.statuses)

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/test/internal/program"
 )
 
 // What the page on Kubernetes says of probes when Redis is unreachable, by the mode.
@@ -45,14 +45,4 @@ rules: [{id: login, scope: global, on_store_failure: closed, limits: [{algorithm
 }
 
 // within waits for a condition that should come soon.
-func within(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	deadline := time.After(5 * time.Minute)
-	for poll := time.NewTicker(20 * time.Millisecond); !condition(); {
-		select {
-		case <-poll.C:
-		case <-deadline:
-			t.Fatal(what, ": in vain")
-		}
-	}
-}
+var within = program.Until

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/test/internal/program"
 )
 
 // programs is the folder with the service, which is built when a test first needs it.
@@ -28,13 +28,8 @@ var stintProgram = sync.OnceValues(func() (string, error) {
 	if programs, err = os.MkdirTemp("", "docs"); err != nil {
 		return "", err
 	}
-	program := filepath.Join(programs, "stint")
-	build := exec.CommandContext(context.Background(), "go", "build", "-tags", "grpcnotrace", "-o", program, "./service/cmd/stint")
-	text, err := build.CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("%w\n%s", err, text)
-	}
-	return program, err
+	file := filepath.Join(programs, "stint")
+	return file, program.Build(".", "./service/cmd/stint", file, "-tags", "grpcnotrace")
 })
 
 // A service is a `stint serve` of a page.
@@ -47,44 +42,17 @@ type service struct {
 // serve starts the service with a configuration, beside which there are files, until the test ends.
 func serve(t *testing.T, configuration string, files map[string]string, more ...string) *service {
 	t.Helper()
-	program := must.Get(stintProgram())(t)
-	s := &service{folder: t.TempDir(), program: program}
+	s := &service{folder: t.TempDir(), program: must.Get(stintProgram())(t)}
 	for name, text := range files {
 		s.write(t, name, text)
 	}
 	s.write(t, "stint.yaml", configuration)
-	command := exec.CommandContext(context.WithoutCancel(t.Context()), program, append([]string{
+	command := exec.CommandContext(context.WithoutCancel(t.Context()), s.program, append([]string{
 		"serve", "--config", "stint.yaml", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
 	}, more...)...)
 	command.Dir = s.folder
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	stderr := must.Get(command.StderrPipe())(t)
-	must.Do(t, command.Start())
-	up, ended := make(chan error, 1), make(chan struct{})
-	go func() {
-		defer close(ended)
-		var log strings.Builder
-		listening := regexp.MustCompile(`msg=listening service=(http|admin) addr=(\S+)`)
-		for lines := bufio.NewScanner(stderr); lines.Scan(); {
-			log.WriteString(lines.Text() + "\n")
-			if match := listening.FindStringSubmatch(lines.Text()); match != nil {
-				*map[string]*string{"http": &s.api, "admin": &s.admin}[match[1]] = match[2]
-				if s.api != "" && s.admin != "" {
-					up <- nil
-				}
-			}
-		}
-		up <- errors.New(log.String())
-		t.Log(log.String())
-	}()
-	t.Cleanup(func() {
-		_ = command.Process.Kill()
-		<-ended
-		_ = command.Wait()
-	})
-	if err := <-up; err != nil {
-		t.Fatalf("the service does not start:\n%v", err)
-	}
+	started := program.Start(t, command, "http", "admin")
+	s.api, s.admin = started.Addr("http"), started.Addr("admin")
 	return s
 }
 
@@ -159,8 +127,8 @@ func expectLines(t *testing.T, command, printed, want string) {
 
 // `make run` prints where the service listens, whatever it was told: the request and the token that it prints work.
 func TestMakeRunSaysWhere(t *testing.T) {
-	program := must.Get(stintProgram())(t)
-	command := exec.CommandContext(context.WithoutCancel(t.Context()), "scripts/run", program, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	file := must.Get(stintProgram())(t)
+	command := exec.CommandContext(context.WithoutCancel(t.Context()), "scripts/run", file, "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	stdout := must.Get(command.StdoutPipe())(t)
 	must.Do(t, command.Start())

@@ -13,16 +13,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
+	running "github.com/stint-go/stint/test/internal/program"
 )
 
 var rounds = flag.Int("rounds", 2, "make so many `requests` of each kind, and count the files that all of them ran through")
@@ -93,65 +92,37 @@ func serve(redis *testredis.Server) []string {
 func build(t *testing.T, dir string) (binary string) {
 	t.Helper()
 	binary = filepath.Join(t.TempDir(), "program")
-	command := exec.CommandContext(t.Context(), "go", "build", "-cover", "-covermode", "atomic", "-tags", "measure",
-		"-coverpkg", "github.com/stint-go/stint/...", "-o", binary, "./"+dir)
-	command.Dir = root
-	if text, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, text)
-	}
+	must.Do(t, running.Build(root, "./"+dir, binary, "-cover", "-covermode", "atomic", "-tags", "measure",
+		"-coverpkg", "github.com/stint-go/stint/..."))
 	return binary
 }
 
 // A program is one that counts, and runs.
 type program struct {
-	t       *testing.T
-	dir     string // of what it counts
-	counts  int
-	process *os.Process
-	in      io.Writer
-	out     *bufio.Scanner
-	urls    map[string]string // of the listeners, by name
+	t      *testing.T
+	dir    string // of what it counts
+	counts int
+	*running.Process
+	in  io.Writer
+	out *bufio.Scanner
 }
-
-var listening = regexp.MustCompile(`msg=listening service=(http|admin) addr=(\S+)`)
 
 func start(t *testing.T, binary string, args ...string) *program {
 	t.Helper()
-	p := &program{t: t, dir: t.TempDir(), urls: map[string]string{}}
+	p := &program{t: t, dir: t.TempDir()}
 	command := exec.CommandContext(t.Context(), binary, args...)
 	command.Env = append(os.Environ(), "MEASURE="+p.dir, "GOCOVERDIR="+t.TempDir())
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	var pipes [3]error
-	var log io.Reader
-	p.in, pipes[0] = command.StdinPipe()
-	out, err := command.StdoutPipe()
-	pipes[1] = err
-	log, pipes[2] = command.StderrPipe()
-	p.out = bufio.NewScanner(out)
-	for _, err := range append(pipes[:], command.Start()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	p.in = must.Get(command.StdinPipe())(t)
+	p.out = bufio.NewScanner(must.Get(command.StdoutPipe())(t))
+	var listeners []string
+	if args[0] == "serve" {
+		listeners = []string{"http", "admin"}
 	}
-	p.process = command.Process
-	t.Cleanup(func() {
-		_ = command.Process.Kill()
-		_ = command.Wait()
-	})
-	lines := bufio.NewScanner(log)
-	for args[0] == "serve" && len(p.urls) < 2 && lines.Scan() {
-		if match := listening.FindStringSubmatch(lines.Text()); match != nil {
-			p.urls[match[1]] = "http://" + match[2]
-		}
-	}
-	go func() {
-		for lines.Scan() { // so that the program does not wait for its reader
-		}
-	}()
+	p.Process = running.Start(t, command, listeners...)
 	return p
 }
 
-func (p *program) url(listener string) string { return p.urls[listener] }
+func (p *program) url(listener string) string { return "http://" + p.Addr(listener) }
 
 // take has the program take a permit.
 func (p *program) take() {
@@ -164,21 +135,13 @@ func (p *program) take() {
 // signal sends a signal and waits until a folder is there that tells what came of it.
 func (p *program) signal(s syscall.Signal, folder string) string {
 	path := filepath.Join(p.dir, folder)
-	if err := p.process.Signal(s); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, p.Signal(s))
 	eventually(p.t, folder, func() bool { _, err := os.Stat(path); return err == nil })
 	return path
 }
 
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for start := time.Now(); !is(); <-time.After(time.Millisecond) {
-		if time.Since(start) > 5*time.Minute {
-			t.Fatalf("%s: not in 5 minutes", what)
-		}
-	}
-}
+// eventually waits for something that will come.
+var eventually = running.Until
 
 // during are the files whose counters rise in any of the programs.
 func during(t *testing.T, do func(), programs []*program) (files []string) {

@@ -2,7 +2,6 @@
 package release
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -13,11 +12,9 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/mod/modfile"
@@ -25,6 +22,7 @@ import (
 	modzip "golang.org/x/mod/zip"
 
 	"github.com/stint-go/stint/internal/must"
+	running "github.com/stint-go/stint/test/internal/program"
 )
 
 const root = "../.."
@@ -98,13 +96,19 @@ func repository(t *testing.T, version string) (folder string) {
 		{"git", "commit", "-q", "-m", "all of it"},
 		{"scripts/tag", version},
 	} {
-		command := exec.CommandContext(t.Context(), args[0], args[1:]...)
-		command.Dir = folder
-		if text, err := command.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v\n%s", args, err, text)
-		}
+		carryOut(t, folder, os.Environ(), args...)
 	}
 	return folder
+}
+
+// carryOut carries out a command in a folder.
+func carryOut(t *testing.T, folder string, environment []string, args ...string) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), args[0], args[1:]...)
+	command.Dir, command.Env = folder, environment
+	if text, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", args, err, text)
+	}
 }
 
 // dashboard is where the built dashboard is embedded from.
@@ -205,9 +209,7 @@ func program(t *testing.T, environment, modules []string, packages ...string) (f
 		get = append(get, module+"@"+version)
 	}
 	for _, args := range [][]string{{"mod", "init", "example.com/program"}, get} {
-		if output, err := run(t, environment, folder, args...); err != nil {
-			t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, output)
-		}
+		carryOut(t, folder, environment, append([]string{"go"}, args...)...)
 	}
 	return folder
 }
@@ -287,10 +289,7 @@ func testModulesAreTidy(t *testing.T, repo string, all, environment []string) {
 func testInstalled(t *testing.T, environment []string) {
 	t.Helper()
 	bin := t.TempDir()
-	output, err := run(t, append(environment, "GOBIN="+bin, "CGO_ENABLED=0"), t.TempDir(), "install", "-trimpath", stint+"/service/cmd/stint@"+version)
-	if err != nil {
-		t.Fatalf("%v\n%s", err, output)
-	}
+	carryOut(t, t.TempDir(), append(environment, "GOBIN="+bin, "CGO_ENABLED=0"), "go", "install", "-trimpath", stint+"/service/cmd/stint@"+version)
 	said, err := exec.CommandContext(t.Context(), filepath.Join(bin, "stint"), "version").Output()
 	if err != nil || !strings.HasPrefix(string(said), "stint version "+version+"\n") {
 		t.Errorf("it says %q, %v", said, err)
@@ -298,48 +297,25 @@ func testInstalled(t *testing.T, environment []string) {
 	answers(t, filepath.Join(bin, "stint"))
 }
 
-var listening = regexp.MustCompile(`msg=listening service=(http|admin) addr=(\S+)`)
-
 // answers starts a program as a service, and asks it for a check and for the dashboard.
-func answers(t *testing.T, program string) {
+func answers(t *testing.T, file string) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), program, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-	stderr, err := command.StderrPipe()
-	if err == nil {
-		err = command.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	addresses, log := map[string]string{}, ""
-	lines := bufio.NewScanner(stderr)
-	for len(addresses) < 2 && lines.Scan() {
-		log += lines.Text() + "\n"
-		if match := listening.FindStringSubmatch(lines.Text()); match != nil {
-			addresses[match[1]] = match[2]
-		}
-	}
+	command := exec.CommandContext(t.Context(), file, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	p := running.Start(t, command, "http", "admin")
 	for url, want := range map[string]string{
-		"http://" + addresses["http"] + "/api/v1/rate-limit/check?key=ann": `"allowed":true`,
-		"http://" + addresses["admin"] + "/":                               `<script type="module"`,
+		"http://" + p.Addr("http") + "/api/v1/rate-limit/check?key=ann": `"allowed":true`,
+		"http://" + p.Addr("admin") + "/":                               `<script type="module"`,
 	} {
 		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody))(t)
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatalf("%v\n%s", err, log)
-		}
+		response := must.Get(http.DefaultClient.Do(request))(t)
 		text, err := io.ReadAll(response.Body)
 		_ = response.Body.Close()
 		if err != nil || !strings.Contains(string(text), want) {
 			t.Errorf("%s answers %s, %v; want %s", url, text, err, want)
 		}
 	}
-	must.Do(t, command.Process.Signal(syscall.SIGTERM))
-	for lines.Scan() {
-		log += lines.Text() + "\n"
-	}
-	if err := command.Wait(); err != nil || !strings.Contains(log, "msg=stopped") {
-		t.Errorf("it ends with %v:\n%s", err, log)
+	if err := p.Stop(); err != nil || !strings.Contains(p.Log(), "msg=stopped") {
+		t.Errorf("it ends with %v", err)
 	}
 }
 
@@ -352,11 +328,7 @@ func testArchives(t *testing.T, repo string) {
 		{"scripts/release", out},
 		{"sh", "-c", "cd " + out + " && sha256sum -c checksums.txt && tar -xzf " + name + ".tar.gz"},
 	} {
-		command := exec.CommandContext(t.Context(), args[0], args[1:]...)
-		command.Dir, command.Env = repo, append(os.Environ(), "PLATFORMS="+runtime.GOOS+"/"+runtime.GOARCH)
-		if text, err := command.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v\n%s", args, err, text)
-		}
+		carryOut(t, repo, append(os.Environ(), "PLATFORMS="+runtime.GOOS+"/"+runtime.GOARCH), args...)
 	}
 	for _, file := range []string{"LICENSE", "README.md", "CHANGELOG.md"} {
 		if _, err := os.Stat(filepath.Join(out, name, file)); err != nil {

@@ -24,12 +24,6 @@ func TestCells(t *testing.T) {
 	})
 }
 
-// What is wrong with the parameters together is said in the words of CL.THROTTLE.
-func TestParametersTogether(t *testing.T) {
-	w := dial(t, startInMemory(t))
-	w.expect("CL.THROTTLE k 9999 1 86400", "ERR .*max_burst.*count.*period.*allowed: .*")
-}
-
 // A denied request that waits as long as it is told is admitted, and a denial never says to come back in 0 seconds.
 // Until then the key exists, whatever time has passed.
 func TestWaitAsTold(t *testing.T) {

@@ -35,13 +35,13 @@ func TestGuide(t *testing.T) {
 	s := startInMemory(t)
 	guide := strings.ReplaceAll(page(t, "redis-protocol.md"), "6390", s.port())
 	inNode := func(text string) string {
-		return program(t, "", "env", "-C", "node", "node", "--input-type=module", "--eval", text)
+		return output(t, "", "env", "-C", "node", "node", "--input-type=module", "--eval", text)
 	}
 	asked := strings.Fields(strings.Split(block(t, guide, "sh", 0), "\n")[1])
-	if got, want := program(t, "", asked[0], append([]string{"--no-raw"}, asked[1:]...)...), block(t, guide, "text", 0); got != want {
+	if got, want := output(t, "", asked[0], append([]string{"--no-raw"}, asked[1:]...)...), block(t, guide, "text", 0); got != want {
 		t.Errorf("redis-cli answers\n%s\nwant\n%s", got, want)
 	}
-	if got, want := program(t, "", "/usr/bin/python3", "-c", block(t, guide, "python", 0)), "[False, False]\n"; got != want {
+	if got, want := output(t, "", "/usr/bin/python3", "-c", block(t, guide, "python", 0)), "[False, False]\n"; got != want {
 		t.Errorf("Python prints %q, want %q", got, want)
 	}
 	text := block(t, guide, "js", 0)

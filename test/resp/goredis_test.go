@@ -345,7 +345,7 @@ func TestStop(t *testing.T) {
 		}
 	}()
 	until(t, "it was asked", func() bool { return asked.Load() > 100 })
-	if err := s.stop(); err != nil {
+	if err := s.Stop(); err != nil {
 		t.Errorf("the service ended with %v", err)
 	}
 	if err := <-ended; err == nil {

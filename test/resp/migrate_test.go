@@ -17,25 +17,21 @@ func TestFromBucket4j(t *testing.T) {
 	guide := page(t, "migrate/bucket4j.md")
 	policies := strings.NewReplacer("1000/1m", "1/1d", "50/1s", "1/1d").Replace(block(t, guide, "yaml", 0))
 	s := startService(t, memory, policies)
-	http := regexp.MustCompile(`msg=listening service=http addr=(\S+)`).FindStringSubmatch(s.log())
-	if http == nil {
-		t.Fatalf("no listener for HTTP:\n%s", s.log())
-	}
 	commands := strings.Split(strings.TrimSpace(block(t, guide, "sh", 0)), "\n")[1:]
 	wants := []string{`"allowed":true,.*"remaining":100,`, `(?s)allowed\n0\n`, `"applied":-400`, `"remaining":500,.*"allowed":true`}
 	if len(commands) != len(wants) {
 		t.Fatalf("the page has %d commands", len(commands))
 	}
 	for i, command := range commands {
-		command = strings.NewReplacer("127.0.0.1:8080", http[1], "6390", s.port()).Replace(command)
-		if got := program(t, "", "sh", "-c", command); !regexp.MustCompile(wants[i]).MatchString(got) {
+		command = strings.NewReplacer("127.0.0.1:8080", s.Addr("http"), "6390", s.port()).Replace(command)
+		if got := output(t, "", "sh", "-c", command); !regexp.MustCompile(wants[i]).MatchString(got) {
 			t.Errorf("%s\nanswers %s\nwant %s", command, got, wants[i])
 		}
 	}
-	if got := program(t, "", "redis-cli", "-p", s.port(), "STINT.CHECK", "api", "user:42", "501"); !strings.Contains(got, "ERR permits") {
+	if got := output(t, "", "redis-cli", "-p", s.port(), "STINT.CHECK", "api", "user:42", "501"); !strings.Contains(got, "ERR permits") {
 		t.Errorf("more than the capacity: %s", got)
 	}
-	if got := program(t, "", "redis-cli", "-p", s.port(), "STINT.CHECK", "quota", "user:42", "400"); !strings.Contains(got, "FIXED_WINDOW") {
+	if got := output(t, "", "redis-cli", "-p", s.port(), "STINT.CHECK", "quota", "user:42", "400"); !strings.Contains(got, "FIXED_WINDOW") {
 		t.Errorf("the quota: %s", got)
 	}
 }
@@ -46,7 +42,7 @@ func TestFromRedisCell(t *testing.T) {
 	s := startInMemory(t)
 	guide := strings.ReplaceAll(page(t, "migrate/redis-cell.md"), "6390", s.port())
 	asked := strings.Split(strings.TrimSpace(block(t, guide, "sh", 0)), "\n")[1]
-	if got := program(t, "", "sh", "-c", asked); got != "0\n16\n15\n-1\n2\n" {
+	if got := output(t, "", "sh", "-c", asked); got != "0\n16\n15\n-1\n2\n" {
 		t.Errorf("%s answers %q", asked, got)
 	}
 

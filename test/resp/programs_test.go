@@ -22,7 +22,7 @@ func startGuarded(t *testing.T) (s *service, caFile string) {
 // cli runs redis-cli on some input.
 func cli(t *testing.T, s *service, input string, args ...string) string {
 	t.Helper()
-	return program(t, input, "redis-cli", append([]string{"-p", s.port()}, args...)...)
+	return output(t, input, "redis-cli", append([]string{"-p", s.port()}, args...)...)
 }
 
 func expectText(t *testing.T, what, got, want string) {
@@ -42,7 +42,7 @@ func TestRedisCLI(t *testing.T) {
 	expectText(t, "an argument from the input", cli(t, s, "read", "-x", "ECHO"), "read")
 	expectText(t, "an error", cli(t, s, "", "CL.THROTTLE", "one", "15", "30", "long"), `ERR period is "long"; allowed: an integer from 1 to 31622400`)
 	line := regexp.MustCompile(`\d+(\.\d+)?[KM] +1 +0 +\d+ \(\+0\) +\d+`)
-	if text := program(t, "", "script", "-qec", "timeout 1 redis-cli -p "+s.port()+" --stat; true", "/dev/null"); !line.MatchString(text) {
+	if text := output(t, "", "script", "-qec", "timeout 1 redis-cli -p "+s.port()+" --stat; true", "/dev/null"); !line.MatchString(text) {
 		t.Errorf("--stat: %s", text)
 	}
 	expectText(t, "CSV", cli(t, s, "", "--csv", "CONFIG", "GET", "databases"), `"databases","16"`)
@@ -61,7 +61,7 @@ func TestRedisCLI(t *testing.T) {
 		t.Errorf("JSON of STINT.CHECK: %s, %v", text, err)
 	}
 	// On a terminal it asks for the commands first, to complete their names.
-	text = program(t, "CL.THROTTLE terminal 15 30 60\nquit\n", "script", "-qec", "TERM=dumb redis-cli -p "+s.port(), "/dev/null")
+	text = output(t, "CL.THROTTLE terminal 15 30 60\nquit\n", "script", "-qec", "TERM=dumb redis-cli -p "+s.port(), "/dev/null")
 	if !strings.Contains(text, "1) (integer) 0\r\n2) (integer) 16\r\n3) (integer) 15\r\n4) (integer) -1\r\n5) (integer) 2\r\n") {
 		t.Errorf("on a terminal: %q", text)
 	}
@@ -97,18 +97,18 @@ func TestRedisBenchmark(t *testing.T) {
 	for i, args := range [][]string{{}, {"-3"}, {"--threads", "2"}, {"-P", "1"}} {
 		key := fmt.Sprint("k", i)
 		args = append([]string{"-p", s.port(), "-q", "-n", "6400", "-P", "64"}, args...)
-		text := program(t, "", "redis-benchmark", append(args, "CL.THROTTLE", key, "9999", "1", "3600")...)
+		text := output(t, "", "redis-benchmark", append(args, "CL.THROTTLE", key, "9999", "1", "3600")...)
 		if !strings.Contains(text, "requests per second") || strings.Contains(strings.ToLower(text), "err") || strings.Contains(text, "WARN") {
 			t.Errorf("%v: %s", args, text)
 		}
 		expectText(t, "what is left", cli(t, s, "", "CL.THROTTLE", key, "9999", "1", "3600", "0"), "0\n10000\n3600\n-1\n~23040000")
 	}
-	text := program(t, "", "redis-benchmark", "-p", s.port(), "-q", "-n", "6400", "-P", "64", "-t", "ping")
+	text := output(t, "", "redis-benchmark", "-p", s.port(), "-q", "-n", "6400", "-P", "64", "-t", "ping")
 	if strings.Count(text, "requests per second") != 2 { // as a line, and as an array
 		t.Errorf("PING: %s", text)
 	}
 	guarded, ca := startGuarded(t)
-	text = program(t, "", "redis-benchmark", "-p", guarded.port(), "-q", "-n", "6400", "-P", "64", "-a", token, "--tls", "--cacert", ca,
+	text = output(t, "", "redis-benchmark", "-p", guarded.port(), "-q", "-n", "6400", "-P", "64", "-a", token, "--tls", "--cacert", ca,
 		"-r", "100", "CL.THROTTLE", "key:__rand_int__", "9999", "1", "3600")
 	if !strings.Contains(text, "requests per second") || strings.Contains(strings.ToLower(text), "err") {
 		t.Errorf("by TLS: %s", text)
@@ -124,14 +124,14 @@ func TestNode(t *testing.T) {
 		t.Fatalf("%v: `make test/resp/node/node_modules` installs the clients", err)
 	}
 	guarded, ca := startGuarded(t)
-	expectText(t, "clients.mjs", program(t, "", "node", "node/clients.mjs", startInMemory(t).port(), guarded.port(), token, ca), asExpected)
+	expectText(t, "clients.mjs", output(t, "", "node", "node/clients.mjs", startInMemory(t).port(), guarded.port(), token, ca), asExpected)
 }
 
 func TestPython(t *testing.T) {
 	t.Parallel()
 	// Debian's, which has the packages of Debian.
 	const python = "/usr/bin/python3"
-	expectText(t, "plain", program(t, "", python, "testdata/redis_py.py", startInMemory(t).port()), asExpected)
+	expectText(t, "plain", output(t, "", python, "testdata/redis_py.py", startInMemory(t).port()), asExpected)
 	guarded, ca := startGuarded(t)
-	expectText(t, "by token and TLS", program(t, "", python, "testdata/redis_py.py", guarded.port(), token, ca), asExpected)
+	expectText(t, "by token and TLS", output(t, "", python, "testdata/redis_py.py", guarded.port(), token, ca), asExpected)
 }

@@ -88,13 +88,6 @@ func TestStintCommandsInMulti(t *testing.T) {
 	w.follow(stepsOf(t, "stint.txt", "transactions"))
 }
 
-// STINT.RESERVE id policy key n ttl calls what is wrong by its name, as STINT.COMMIT id n does.
-func TestReserveNamesItsArgument(t *testing.T) {
-	w := dial(t, startService(t, memory, limits))
-	w.expect("STINT.COMMIT h some tokens ann", `ERR n is "some"; allowed: .*`)
-	w.expect("STINT.RESERVE h tokens ann some 1m", `ERR n is "some"; allowed: .*`)
-}
-
 // Who has not shown a token may do nothing but show one, RESET forgets it, and errors are those of Redis.
 func TestTokens(t *testing.T) {
 	w := dial(t, startService(t, memory, tokens(t)))

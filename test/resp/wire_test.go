@@ -15,6 +15,7 @@ import (
 
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/test/internal/program"
 )
 
 // patienceSeconds are the seconds that may pass between two steps of a test on a busy machine.
@@ -172,11 +173,4 @@ func textOf(r testredis.Reply) string {
 }
 
 // until waits for something that will come.
-func until(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !done(); <-time.After(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain until %s", what)
-		}
-	}
-}
+var until = program.Until

@@ -2,8 +2,6 @@
 package upgrade
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,16 +12,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/test/internal/program"
 )
 
 // previous is the release before this one. Until there is one, it is the commit before releases were made.
@@ -50,13 +47,9 @@ const patience = 5 * time.Minute
 // build builds the program of a folder.
 func build(t *testing.T, folder string) string {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "stint")
-	command := exec.CommandContext(t.Context(), "go", "build", "-tags", "grpcnotrace", "-o", program, "./service/cmd/stint")
-	command.Dir = folder
-	if output, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, output)
-	}
-	return program
+	file := filepath.Join(t.TempDir(), "stint")
+	must.Do(t, program.Build(folder, "./service/cmd/stint", file, "-tags", "grpcnotrace"))
+	return file
 }
 
 // checkout is a folder with the files of a commit.
@@ -76,55 +69,19 @@ func checkout(t *testing.T, commit string) string {
 
 // A process is one of the program.
 type process struct {
-	command *exec.Cmd
-	service string
-	admin   string
-	log     bytes.Buffer
-	ended   chan struct{}
+	*program.Process
+	service, admin string
 }
 
-var listening = regexp.MustCompile(`msg=listening service=(http|admin) addr=(\S+)`)
-
 // start starts a program on a Redis.
-func start(t *testing.T, program string, redis *testredis.Server) *process {
+func start(t *testing.T, file string, redis *testredis.Server) *process {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "stint.yaml")
 	must.Do(t, os.WriteFile(config, []byte(policies), 0o600))
-	p := &process{ended: make(chan struct{})}
-	p.command = exec.CommandContext(context.WithoutCancel(t.Context()), program, "serve", "--config", config, "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0",
-		"--store", redis.URL(), "--store-timeout=30s", "--drain-delay=3s", "--drain-keep-alive=1s")
-	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	stderr, err := p.command.StderrPipe()
-	if err == nil {
-		err = p.command.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(stderr)
-	for (p.service == "" || p.admin == "") && lines.Scan() {
-		p.log.WriteString(lines.Text() + "\n")
-		if match := listening.FindStringSubmatch(lines.Text()); match != nil && match[1] == "http" {
-			p.service = match[2]
-		} else if match != nil {
-			p.admin = match[2]
-		}
-	}
-	go func() {
-		defer close(p.ended)
-		for lines.Scan() {
-			p.log.WriteString(lines.Text() + "\n")
-		}
-	}()
-	t.Cleanup(func() {
-		_ = p.command.Process.Kill()
-		<-p.ended
-		_ = p.command.Wait()
-	})
-	if p.service == "" || p.admin == "" {
-		<-p.ended
-		t.Fatalf("it does not start:\n%s", p.log.String())
-	}
+	started := program.Start(t, exec.CommandContext(context.WithoutCancel(t.Context()), file, "serve", "--config", config,
+		"--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0", "--store", redis.URL(), "--store-timeout=30s",
+		"--drain-delay=3s", "--drain-keep-alive=1s"), "http", "admin")
+	p := &process{started, started.Addr("http"), started.Addr("admin")}
 	until(t, p.service+" is ready", func() bool {
 		status, _, err := send(http.MethodGet, "http://"+p.service+"/actuator/health/readiness", "", "")
 		return err == nil && status == http.StatusOK
@@ -132,26 +89,8 @@ func start(t *testing.T, program string, redis *testredis.Server) *process {
 	return p
 }
 
-// stop lets a process end by itself.
-func (p *process) stop(t *testing.T) {
-	t.Helper()
-	must.Do(t, p.command.Process.Signal(syscall.SIGTERM))
-	<-p.ended
-	if err := p.command.Wait(); err != nil {
-		t.Errorf("%v:\n%s", err, p.log.String())
-	}
-}
-
 // until waits for something that will come.
-func until(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !done(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain until %s", what)
-		}
-		<-time.After(5 * time.Millisecond)
-	}
-}
+var until = program.Until
 
 var client = &http.Client{Timeout: patience}
 
@@ -218,8 +157,7 @@ func (c *crowd) waitFor(t *testing.T, more int64) {
 // replace puts a fresh process in the place of another, which ends when nobody asks it any more.
 func (c *crowd) replace(t *testing.T, place int, fresh *process) {
 	t.Helper()
-	before := c.places[place].Swap(fresh)
-	before.stop(t)
+	must.Do(t, c.places[place].Swap(fresh).Stop())
 }
 
 // TestRollingUpgrade: two processes are upgraded one after the other under load, one of them goes back, and forth again. No
