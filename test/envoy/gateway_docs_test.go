@@ -2,8 +2,6 @@ package envoy_test
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"regexp"
 	"strings"
@@ -11,9 +9,6 @@ import (
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	rls "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
-	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
-	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
-	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 	config "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 	document "go.yaml.in/yaml/v4"
 	"google.golang.org/grpc/codes"
@@ -60,10 +55,6 @@ func TestEnvoyGatewayDocs(t *testing.T) {
 	for _, d := range domain.Descriptors {
 		given.Descriptors = append(given.Descriptors, d.served())
 	}
-	snapshot, err := cache.NewSnapshot("1", map[resource.Type][]types.Resource{resource.RateLimitConfigType: {given}})
-	if err != nil {
-		t.Fatal(err)
-	}
 	g, secure := newSecureGateway(t)
 	admin := freePorts(t, 1)[0]
 	subject, client := g.service(t, secure, fmt.Sprintf("STINT_ADMIN_LISTEN=127.0.0.1:%d", admin))
@@ -88,14 +79,10 @@ func TestEnvoyGatewayDocs(t *testing.T) {
 	if _, err := ask("one", "192.0.2.7"); status.Code(err) != codes.Unavailable {
 		t.Errorf("before there is a configuration: %v", err)
 	}
-	must.Do(t, g.cache.SetSnapshot(t.Context(), "envoy-ratelimit", snapshot))
-	until(t, "the subject limits by the page's configuration", func() error {
-		response, err := ask("nobody", "192.0.2.99")
-		if err == nil && response.GetStatuses()[0].GetCurrentLimit().GetRequestsPerUnit() != 3 {
-			err = fmt.Errorf("%v", response)
-		}
-		return err
-	})
+	g.offer("1", given)
+	until(t, "the subject limits by the page's configuration", offers(3, func() (*rls.RateLimitResponse, error) {
+		return ask("nobody", "192.0.2.99")
+	}))
 	for i, step := range []struct {
 		user, address string
 		rules         [2]rls.RateLimitResponse_Code
@@ -114,13 +101,7 @@ func TestEnvoyGatewayDocs(t *testing.T) {
 			t.Errorf("request %d: %v, %v, want %v", i, response, err, step.rules)
 		}
 	}
-	response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/api/v1/domains", admin)) //nolint:noctx // of this machine
-	if err != nil {
-		t.Fatal(err)
-	}
-	domains, err := io.ReadAll(response.Body)
-	_ = response.Body.Close()
-	if err != nil || !strings.Contains(string(domains), domain.Domain) {
-		t.Errorf("the domains are %s, %v", domains, err)
+	if domains := fetch(t, admin, "/api/v1/domains"); !strings.Contains(domains, domain.Domain) {
+		t.Errorf("the domains are %s", domains)
 	}
 }

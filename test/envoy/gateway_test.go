@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -34,8 +35,22 @@ type gateway struct {
 	version int
 }
 
-func newGateway(t *testing.T, secure *tls.Config) *gateway {
+// A secured is what a gateway and its rate limit service know each other by.
+type secured struct {
+	*testredis.Authority
+	trusted *x509.CertPool
+}
+
+// newSecureGateway starts a gateway with certificates.
+func newSecureGateway(t *testing.T) (*gateway, secured) {
 	t.Helper()
+	authority := testredis.NewAuthority(t)
+	pair := must.Get(tls.LoadX509KeyPair(authority.Issue(t, "envoy-gateway")))(t)
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(must.Get(os.ReadFile(authority.CAFile))(t))
+	secure := &tls.Config{
+		Certificates: []tls.Certificate{pair}, ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
+	}
 	g := &gateway{t: t, cache: cache.NewSnapshotCache(false, cache.IDHash{}, nil)}
 	ln := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	g.address = ln.Addr().String()
@@ -50,27 +65,7 @@ func newGateway(t *testing.T, secure *tls.Config) *gateway {
 		server.Stop()
 		<-served
 	})
-	return g
-}
-
-// A secured is what a gateway and its rate limit service know each other by.
-type secured struct {
-	*testredis.Authority
-	trusted *x509.CertPool
-}
-
-// newSecureGateway starts a gateway with certificates.
-func newSecureGateway(t *testing.T) (*gateway, secured) {
-	t.Helper()
-	authority := testredis.NewAuthority(t)
-	serverCert, serverKey := authority.Issue(t, "envoy-gateway")
-	pair := must.Get(tls.LoadX509KeyPair(serverCert, serverKey))(t)
-	text := must.Get(os.ReadFile(authority.CAFile))(t)
-	trusted := x509.NewCertPool()
-	trusted.AppendCertsFromPEM(text)
-	return newGateway(t, &tls.Config{
-		Certificates: []tls.Certificate{pair}, ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
-	}), secured{authority, trusted}
+	return g, secured{authority, trusted}
 }
 
 // service starts the subject with the environment that the gateway's Deployment has, and more, and connects to it.
@@ -85,12 +80,30 @@ func (g *gateway) service(t *testing.T, secure secured, more ...string) (*side, 
 		"CONFIG_GRPC_XDS_CLIENT_TLS_KEY=" + secure.KeyFile, "CONFIG_GRPC_XDS_SERVER_TLS_CACERT=" + secure.CAFile,
 		"FORCE_START_WITHOUT_INITIAL_CONFIG=true", "REDIS_SOCKET_TYPE=tcp",
 	}, more...))
-	conn, err := grpc.NewClient(subject.target, grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: secure.trusted, MinVersion: tls.VersionTLS12})))
-	if err != nil {
-		t.Fatal(err)
-	}
+	trust := credentials.NewTLS(&tls.Config{RootCAs: secure.trusted, MinVersion: tls.VersionTLS12})
+	conn := must.Get(grpc.NewClient(subject.target, grpc.WithTransportCredentials(trust)))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	return subject, rls.NewRateLimitServiceClient(conn)
+}
+
+// offers returns nil once the limit of the first status is of so many requests.
+func offers(requests uint32, ask func() (*rls.RateLimitResponse, error)) func() error {
+	return func() error {
+		response, err := ask()
+		if err == nil && response.GetStatuses()[0].GetCurrentLimit().GetRequestsPerUnit() != requests {
+			err = fmt.Errorf("%v", response)
+		}
+		return err
+	}
+}
+
+// fetch is what is served at a port of this machine.
+func fetch(t *testing.T, port int, path string) string {
+	t.Helper()
+	response := must.Get(http.Get(fmt.Sprintf("http://127.0.0.1:%d%s", port, path)))(t) //nolint:noctx // of this machine
+	text, err := io.ReadAll(response.Body)
+	must.Do(t, errors.Join(err, response.Body.Close()))
+	return string(text)
 }
 
 // put has the gateway offer a limit for each of several routes, in one version.
@@ -103,13 +116,14 @@ func (g *gateway) put(routes int, requests uint32) {
 			Key: fmt.Sprint("route-", route), RateLimit: &config.RateLimitPolicy{Unit: config.RateLimitUnit_YEAR, RequestsPerUnit: requests},
 		})
 	}
-	snapshot, err := cache.NewSnapshot(fmt.Sprint(g.version), map[resource.Type][]types.Resource{resource.RateLimitConfigType: {given}})
-	if err == nil {
-		err = g.cache.SetSnapshot(g.t.Context(), "envoy-ratelimit", snapshot)
-	}
-	if err != nil {
-		g.t.Fatal(err)
-	}
+	g.offer(fmt.Sprint(g.version), given)
+}
+
+// offer has the gateway offer a configuration.
+func (g *gateway) offer(version string, given *config.RateLimitConfig) {
+	g.t.Helper()
+	resources := map[resource.Type][]types.Resource{resource.RateLimitConfigType: {given}}
+	must.Do(g.t, g.cache.SetSnapshot(g.t.Context(), "envoy-ratelimit", must.Get(cache.NewSnapshot(version, resources))(g.t)))
 }
 
 // Envoy Gateway's Deployment runs with the image changed and nothing else: with its variables the program starts before
@@ -121,21 +135,16 @@ func TestEnvoyGateway(t *testing.T) {
 	subject, client := g.service(t, secure, "USE_PROMETHEUS=true",
 		fmt.Sprintf("PROMETHEUS_ADDR=127.0.0.1:%d", metrics), "PROMETHEUS_MAPPER_YAML=/etc/statsd-exporter/conf.yaml")
 	until(t, "the subject is healthy before it has a configuration", subject.ready)
-	ask := func(route int, value string) (*rls.RateLimitResponse, error) {
-		return client.ShouldRateLimit(t.Context(), requestFor("http", entries(fmt.Sprint("route-", route), value)))
+	ask := func(route int, value string) func() (*rls.RateLimitResponse, error) {
+		request := requestFor("http", entries(fmt.Sprint("route-", route), value))
+		return func() (*rls.RateLimitResponse, error) { return client.ShouldRateLimit(t.Context(), request) }
 	}
 
 	const routes = 50
 	g.put(routes, 2)
-	until(t, "the subject limits by the gateway's configuration", func() error {
-		response, err := ask(0, "first")
-		if err == nil && response.GetStatuses()[0].GetCurrentLimit().GetRequestsPerUnit() != 2 {
-			err = fmt.Errorf("%v", response)
-		}
-		return err
-	})
+	until(t, "the subject limits by the gateway's configuration", offers(2, ask(0, "first")))
 	for i, want := range []rls.RateLimitResponse_Code{okay, okay, overLimit} {
-		response, err := ask(1, "second")
+		response, err := ask(1, "second")()
 		if err != nil || response.GetOverallCode() != want {
 			t.Errorf("request %d: %v, %v, want %v", i, response, err, want)
 		}
@@ -159,13 +168,7 @@ func TestEnvoyGateway(t *testing.T) {
 	}()
 	for requests := uint32(3); requests < 23; requests++ {
 		g.put(routes, requests)
-		until(t, "the next configuration is in force", func() error {
-			response, err := ask(2, "third")
-			if err == nil && response.GetStatuses()[0].GetCurrentLimit().GetRequestsPerUnit() != requests {
-				err = fmt.Errorf("%v", response)
-			}
-			return err
-		})
+		until(t, "the next configuration is in force", offers(requests, ask(2, "third")))
 	}
 	stop()
 	n := <-asked
@@ -176,14 +179,9 @@ func TestEnvoyGateway(t *testing.T) {
 		t.Logf("%d requests while the configuration changed 20 times", n)
 	}
 
-	response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/metrics", metrics)) //nolint:noctx // of this machine
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := io.ReadAll(response.Body)
-	_ = response.Body.Close()
-	if err != nil || !strings.Contains(string(page), `ratelimit_service_rate_limit_over_limit{domain="http",key1="route-1",key2=""} 1`) {
-		t.Errorf("the metrics are %v\n%s", err, page)
+	const over = `ratelimit_service_rate_limit_over_limit{domain="http",key1="route-1",key2=""} 1`
+	if page := fetch(t, metrics, "/metrics"); !strings.Contains(page, over) {
+		t.Errorf("the metrics are\n%s", page)
 	}
 	if !strings.Contains(subject.output.String(), "GRPC_SERVER_TLS_CA_CERT") {
 		t.Errorf("the log does not name the variable that has no effect:\n%s", subject.output)
