@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 )
 
 // BenchmarkMemory reports the bytes of heap per key, B/key, after a collection.
@@ -122,9 +123,7 @@ func benchmarkMemory(b *testing.B, keys []string, newSubject func() subject) {
 		before := heap()
 		s := newSubject()
 		for _, key := range keys {
-			if err := fill(s, key); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, fill(s, key))
 		}
 		bytes = heap() - before
 		requireHeld(b, s, keys)

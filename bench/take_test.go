@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // BenchmarkTake is one decision about one permit. Run it with -cpu 1,2: the
@@ -46,9 +48,7 @@ func (f *filled) get(b *testing.B, keys []string) subject {
 	if f.subject == nil {
 		s := f.contender.make(b, f.quota, len(keys))
 		for _, key := range keys {
-			if err := fill(s, key); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, fill(s, key))
 		}
 		f.subject = &s
 		runtime.GC()

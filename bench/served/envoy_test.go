@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/stint-go/stint/bench/internal/proc"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testport"
 	"github.com/stint-go/stint/internal/testredis"
 )
@@ -57,10 +58,7 @@ func (bare) ShouldRateLimit(context.Context, *pb.RateLimitRequest) (*pb.RateLimi
 func BenchmarkEnvoy(b *testing.B) {
 	for _, store := range []string{"memory", "redis"} {
 		b.Run("store="+store, func(b *testing.B) {
-			listener, err := new(net.ListenConfig).Listen(b.Context(), "tcp", "127.0.0.1:0")
-			if err != nil {
-				b.Fatal(err)
-			}
+			listener := must.Get(new(net.ListenConfig).Listen(b.Context(), "tcp", "127.0.0.1:0"))(b)
 			server := grpc.NewServer()
 			pb.RegisterRateLimitServiceServer(server, bare{})
 			go func() { _ = server.Serve(listener) }()

@@ -136,13 +136,10 @@ func constant(h http.Handler) http.Handler {
 
 func ruled(tb testing.TB, h http.Handler, fields httplimit.Fields) http.Handler {
 	tb.Helper()
-	set, err := rules.Compile([]rules.Rule{{
+	set := must.Get(rules.Compile([]rules.Rule{{
 		ID: "items", Match: rules.Match{Methods: []string{http.MethodGet}, Paths: []string{"/items/{id}"}}, Scope: []string{rules.PerIP},
 		Limits: []stint.Limit{stint.TokenBucket(1_000_000_000, stint.PerSecond(1_000_000_000))},
-	}}, rules.Options{})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	}}, rules.Options{}))(tb)
 	limiter := must.Get(enforce.New(enforce.Config{Store: memstore.New(memstore.Config{}), Set: set}))(tb)
 	limited := must.Get(httplimit.New(httplimit.Config{Rules: limiter, Fields: fields}))(tb)
 	return limited.Wrap(h)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/bench/internal/proc"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testport"
 	"github.com/stint-go/stint/internal/testredis"
 )
@@ -23,10 +24,7 @@ var (
 // a core of its own, and redis-benchmark on another, where there are two.
 func BenchmarkRESP(b *testing.B) {
 	redis, addr := testredis.Start(b), testport.Address(b)
-	info, err := redis.Info("server")
-	if err != nil {
-		b.Fatal(err)
-	}
+	info := must.Get(redis.Info("server"))(b)
 	redisID, _ := strconv.Atoi(info["process_id"])
 	stintID := serve(b, "", "--resp-listen", addr, []string{"GOMAXPROCS=1"})
 	if cpus := proc.CPUs(); len(cpus) > 1 {
@@ -34,14 +32,8 @@ func BenchmarkRESP(b *testing.B) {
 		proc.Pin(b, stintID, cpus[0])
 		clients = []string{"taskset", "-c", strconv.Itoa(cpus[1])}
 	}
-	text, err := os.ReadFile("../../service/internal/bench/scripts/redis_rate.lua")
-	if err != nil {
-		b.Fatal(err)
-	}
-	sha, err := redis.Do("SCRIPT", "LOAD", text)
-	if err != nil {
-		b.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../service/internal/bench/scripts/redis_rate.lua"))(b)
+	sha := must.Get(redis.Do("SCRIPT", "LOAD", text))(b)
 	const throttle = "CL.THROTTLE key:__rand_int__ 15 30 60 1"
 	of := func(name, addr string, pid, pipeline int, command string) entrant {
 		return entrant{name, pid, true, func(tb testing.TB) figures { return redisBenchmark(tb, addr, pipeline, command) }}
