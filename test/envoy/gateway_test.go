@@ -49,7 +49,8 @@ func newSecureGateway(t *testing.T) (*gateway, secured) {
 	trusted := x509.NewCertPool()
 	trusted.AppendCertsFromPEM(must.Get(os.ReadFile(authority.CAFile))(t))
 	secure := &tls.Config{
-		Certificates: []tls.Certificate{pair}, ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12,
+		Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12,
+		ClientCAs: trusted, ClientAuth: tls.RequireAndVerifyClientCert,
 	}
 	g := &gateway{t: t, cache: cache.NewSnapshotCache(false, cache.IDHash{}, nil)}
 	ln := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
@@ -123,7 +124,8 @@ func (g *gateway) put(routes int, requests uint32) {
 func (g *gateway) offer(version string, given *config.RateLimitConfig) {
 	g.t.Helper()
 	resources := map[resource.Type][]types.Resource{resource.RateLimitConfigType: {given}}
-	must.Do(g.t, g.cache.SetSnapshot(g.t.Context(), "envoy-ratelimit", must.Get(cache.NewSnapshot(version, resources))(g.t)))
+	snapshot := must.Get(cache.NewSnapshot(version, resources))(g.t)
+	must.Do(g.t, g.cache.SetSnapshot(g.t.Context(), "envoy-ratelimit", snapshot))
 }
 
 // Envoy Gateway's Deployment runs with the image changed and nothing else: with its variables the program starts before
