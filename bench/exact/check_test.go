@@ -71,7 +71,8 @@ func TestCheckFindsFaults(t *testing.T) {
 				t.Errorf("%d decisions, %d from memory, %d admitted, faults %q; want 14, 7, 4 and none",
 					got.decisions, got.remembered, got.admitted, got.faults)
 			}
-			if has := func(fault string) bool { return strings.Contains(fault, c.fault) }; c.fault != "" && !slices.ContainsFunc(got.faults, has) {
+			has := func(fault string) bool { return strings.Contains(fault, c.fault) }
+			if c.fault != "" && !slices.ContainsFunc(got.faults, has) {
 				t.Errorf("faults %q, want %q among them", got.faults, c.fault)
 			}
 		})

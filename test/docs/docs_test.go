@@ -95,7 +95,8 @@ func TestReady(t *testing.T) {
 			hold(name, snippet)
 		}
 	}
-	for name, text := range read(t, "test/docs/start_test.go", "redisstore/*/example_test.go", "bench/migrate/*_test.go", "examples/*/*.go") {
+	for name, text := range read(t, "test/docs/start_test.go", "redisstore/*/example_test.go",
+		"bench/migrate/*_test.go", "examples/*/*.go") {
 		for function := range strings.SplitSeq(text, "\nfunc ") {
 			hold(name, function)
 		}
@@ -172,7 +173,8 @@ func TestLength(t *testing.T) {
 
 // Every metric has a row on its page, and every row a metric.
 func TestMetrics(t *testing.T) {
-	page := pages(t)["docs/reference/metrics.md"] + pages(t)["docs/envoy.md"] // which has those that the reference service has, too
+	all := pages(t)
+	page := all["docs/reference/metrics.md"] + all["docs/envoy.md"] // which has those of the reference service, too
 	made, tree := map[string]bool{}, os.DirFS(".")
 	must.Do(t, fs.WalkDir(tree, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "bench/") {

@@ -3,6 +3,7 @@ package docs_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -54,8 +55,8 @@ func TestMiddlewareThatHolds(t *testing.T) {
 	each := make([]stint.Outcome, 3)
 	op := stint.Op{Verb: stint.VerbPeek, Claim: stint.Claim{Key: "ann", Policy: limiter.Policy(), Permits: 1}, Each: each}
 	must.Get(store.Decide(t.Context(), op))(t)
-	if got, want := [3]int64{each[0].Remaining, each[1].Remaining, each[2].Remaining}, [3]int64{5, 99, 999_880}; got != want {
-		t.Errorf("%v are left, want %v", got, want)
+	if got := fmt.Sprint(each[0].Remaining, each[1].Remaining, each[2].Remaining); got != "5 99 999880" {
+		t.Errorf("%s are left, want 5 99 999880", got)
 	}
 }
 
@@ -127,8 +128,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// The page's job runner has as many jobs at once as there are places, and goes on when the store does, however long that
-// was silent.
+// The page's job runner has as many jobs at once as there are places, and goes on when the store does.
 func TestJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		paused := storetest.NewFaulty(newStore())
