@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint/test/internal/program"
+	"github.com/stint-go/stint/internal/testprogram"
 )
 
 // post is a request as it is sent.
@@ -310,7 +310,7 @@ func (i *innocent) await(t *testing.T) {
 }
 
 // await waits for a condition.
-var await = program.Until
+var await = testprogram.Until
 
 // stop ends the checks.
 func (i *innocent) stop() checks {

@@ -10,18 +10,18 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testprogram"
 	"github.com/stint-go/stint/internal/testredis"
-	"github.com/stint-go/stint/test/internal/program"
 )
 
-var binary string
+var programs string
 
 // token is the administrator's, which no attacker knows.
 const token = "nobody-here-knows-this-token"
 
 // TestMain builds the service, which runs as a process of its own: it is not to share the
 // attackers' scheduler.
-func TestMain(m *testing.M) { os.Exit(program.Main("../..", &binary, m.Run)) }
+func TestMain(m *testing.M) { os.Exit(testprogram.Main(m.Run, &programs, "../../service/cmd/stint")) }
 
 // The service trusts its own address as a proxy, for the attackers on forward-auth. Attackers and the
 // innocent client have limits of their own, by different algorithms.
@@ -51,7 +51,7 @@ rules:
 
 // A service is a stint that runs on a Redis of its own.
 type service struct {
-	*program.Process
+	*testprogram.Process
 	addr  string
 	admin string // its admin listener
 	grpc  string // its gRPC listener
@@ -75,6 +75,7 @@ func startService(t *testing.T, more ...string) *service {
 	must.Do(t, os.WriteFile(tokens, []byte(token+"\n"), 0o600))
 	must.Do(t, os.WriteFile(config, fmt.Appendf(nil, configuration, redis.URL(), *storeTimeout, tokens, tokens), 0o600))
 	arguments := append([]string{"serve", "--config", config, "--grpc-listen", "127.0.0.1:0", "--resp-listen", "127.0.0.1:0", "--envoy-config", writeDomain(t, dir)}, more...)
-	p := program.Start(t, exec.CommandContext(context.Background(), binary, arguments...), "http", "admin", "grpc", "resp")
-	return &service{p, p.Addr("http"), p.Addr("admin"), p.Addr("grpc"), p.Addr("resp")}
+	command := exec.CommandContext(context.Background(), filepath.Join(programs, "stint"), arguments...)
+	p, at := testprogram.Start(t, command, testprogram.Listeners("http", "admin", "grpc", "resp")...)
+	return &service{p, at[0], at[1], at[2], at[3]}
 }

@@ -171,7 +171,7 @@ func (s *service) simulate(ctx context.Context, t *testing.T, body []byte, kind 
 // resident is the service's memory in bytes, VmRSS now or VmHWM at most.
 func (s *service) resident(t *testing.T, what string) int {
 	t.Helper()
-	text := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", s.PID)))(t)
+	text := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Pid)))(t)
 	match := regexp.MustCompile(what + `:\s+(\d+) kB`).FindSubmatch(text)
 	if match == nil {
 		t.Fatalf("no %s in %s", what, text)

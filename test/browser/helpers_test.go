@@ -33,7 +33,7 @@ const (
 
 var programs string // the folder of stint, which is built once
 
-func TestMain(m *testing.M) { os.Exit(testprogram.Main(m, &programs, "../../service/cmd/stint")) }
+func TestMain(m *testing.M) { os.Exit(testprogram.Main(m.Run, &programs, "../../service/cmd/stint")) }
 
 // A service is stint.
 type service struct {
@@ -51,9 +51,9 @@ func serve(t testing.TB, args ...string) *service {
 	command := exec.CommandContext(context.Background(), filepath.Join(programs, "stint"), append([]string{
 		"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--admin-tokens-file", tokens, "--drain-keep-alive", "0s",
 	}, args...)...)
-	p, at := testprogram.Start(t, command, `service=http addr=(\S+)`, `service=admin addr=(\S+)`)
+	p, at := testprogram.Start(t, command, testprogram.Listeners("http", "admin")...)
 	s := &service{t: t, api: "http://" + at[0], admin: "http://" + at[1], process: p.Pid}
-	s.end = sync.OnceFunc(func() { _ = p.Stop(os.Interrupt) })
+	s.end = sync.OnceFunc(func() { _ = p.Stop() })
 	t.Cleanup(s.end)
 	return s
 }

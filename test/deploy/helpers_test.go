@@ -16,7 +16,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -32,14 +31,13 @@ func TestMain(m *testing.M) {
 	if err := os.Chdir("../../deploy"); err != nil {
 		panic(err)
 	}
-	os.Exit(testprogram.Main(m, &programs, "../service/cmd/stint"))
+	os.Exit(testprogram.Main(m.Run, &programs, "../service/cmd/stint"))
 }
 
 // start runs a program that ends with the test, and returns what the patterns find in its standard error.
 func start(t *testing.T, patterns []string, program string, args ...string) []string {
 	t.Helper()
 	command := exec.CommandContext(context.Background(), program, args...)
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	_, found := testprogram.Start(t, command, patterns...)
 	return found
 }
@@ -79,7 +77,7 @@ rules:
 	} {
 		must.Do(t, os.WriteFile(name, []byte(content), 0o600))
 	}
-	found := start(t, []string{`service=http addr=(\S+)`, `service=admin addr=(\S+)`}, filepath.Join(programs, "stint"), append([]string{
+	found := start(t, testprogram.Listeners("http", "admin"), filepath.Join(programs, "stint"), append([]string{
 		"serve", "--config", config, "--store", store,
 		"--store-timeout=10s",
 	}, flags...)...) // so that a busy machine is not taken for a store that is unreachable

@@ -30,7 +30,7 @@ func plain(code string) string {
 		}
 	}
 	code = strings.Join(lines, "\n") + "\n"
-	handling := regexp.MustCompile(`(?m)^if err != nil \{\n((fmt\.Println|t\.Fatal|t\.Error)\(err\)\n(return\n)?|return err\n)\}\n`)
+	handling := regexp.MustCompile(`(?m)^if err != nil \{\n((fmt\.Println|log\.Fatal|t\.Fatal|t\.Error)\(err\)\n(return\n)?|return err\n)\}\n`)
 	code = handling.ReplaceAllString(code, "")
 	const ended = `\)\((?:t|b|example\{\})\)$`
 	code = regexp.MustCompile(`(?m)^must\.Get\((.*)`+ended).ReplaceAllString(code, "_, err = $1")

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testprogram"
 	"github.com/stint-go/stint/internal/testredis"
-	"github.com/stint-go/stint/test/internal/program"
 )
 
 // What the page on Kubernetes says of probes when Redis is unreachable, by the mode.
@@ -45,4 +45,4 @@ rules: [{id: login, scope: global, on_store_failure: closed, limits: [{algorithm
 }
 
 // within waits for a condition that should come soon.
-var within = program.Until
+var within = testprogram.Until

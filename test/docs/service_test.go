@@ -17,7 +17,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/internal/must"
-	"github.com/stint-go/stint/test/internal/program"
+	"github.com/stint-go/stint/internal/testprogram"
 )
 
 // programs is the folder with the service, which is built when a test first needs it.
@@ -29,7 +29,7 @@ var stintProgram = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	file := filepath.Join(programs, "stint")
-	return file, program.Build(".", "./service/cmd/stint", file, "-tags", "grpcnotrace")
+	return file, testprogram.Build(".", "-o", file, "./service/cmd/stint")
 })
 
 // A service is a `stint serve` of a page.
@@ -51,8 +51,8 @@ func serve(t *testing.T, configuration string, files map[string]string, more ...
 		"serve", "--config", "stint.yaml", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0",
 	}, more...)...)
 	command.Dir = s.folder
-	started := program.Start(t, command, "http", "admin")
-	s.api, s.admin = started.Addr("http"), started.Addr("admin")
+	_, at := testprogram.Start(t, command, testprogram.Listeners("http", "admin")...)
+	s.api, s.admin = at[0], at[1]
 	return s
 }
 

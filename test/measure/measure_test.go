@@ -20,8 +20,8 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testprogram"
 	"github.com/stint-go/stint/internal/testredis"
-	running "github.com/stint-go/stint/test/internal/program"
 )
 
 var rounds = flag.Int("rounds", 2, "make so many `requests` of each kind, and count the files that all of them ran through")
@@ -44,7 +44,7 @@ func TestMeasure(t *testing.T) {
 		{"a check by REST on Redis", func(t *testing.T) (func(), []*program) {
 			service := start(t, stint, serve(redis)...)
 			return func() {
-				send(t, http.MethodGet, service.url("http")+"/api/v1/rate-limit/check?key=ann&algorithm=FIXED_WINDOW", "")
+				send(t, http.MethodGet, service.http+"/api/v1/rate-limit/check?key=ann&algorithm=FIXED_WINDOW", "")
 			}, []*program{service}
 		}},
 		{"a rule's PUT until another process has it in force", func(t *testing.T) (func(), []*program) {
@@ -92,8 +92,8 @@ func serve(redis *testredis.Server) []string {
 func build(t *testing.T, dir string) (binary string) {
 	t.Helper()
 	binary = filepath.Join(t.TempDir(), "program")
-	must.Do(t, running.Build(root, "./"+dir, binary, "-cover", "-covermode", "atomic", "-tags", "measure",
-		"-coverpkg", "github.com/stint-go/stint/..."))
+	must.Do(t, testprogram.Build(root, "-o", binary, "-cover", "-covermode", "atomic", "-tags", "measure",
+		"-coverpkg", "github.com/stint-go/stint/...", "./"+dir))
 	return binary
 }
 
@@ -102,9 +102,10 @@ type program struct {
 	t      *testing.T
 	dir    string // of what it counts
 	counts int
-	*running.Process
-	in  io.Writer
-	out *bufio.Scanner
+	*testprogram.Process
+	http, admin string // URLs, if it is the service
+	in          io.Writer
+	out         *bufio.Scanner
 }
 
 func start(t *testing.T, binary string, args ...string) *program {
@@ -114,15 +115,15 @@ func start(t *testing.T, binary string, args ...string) *program {
 	command.Env = append(os.Environ(), "MEASURE="+p.dir, "GOCOVERDIR="+t.TempDir())
 	p.in = must.Get(command.StdinPipe())(t)
 	p.out = bufio.NewScanner(must.Get(command.StdoutPipe())(t))
-	var listeners []string
+	var listeners, at []string
 	if args[0] == "serve" {
-		listeners = []string{"http", "admin"}
+		listeners = testprogram.Listeners("http", "admin")
 	}
-	p.Process = running.Start(t, command, listeners...)
+	if p.Process, at = testprogram.Start(t, command, listeners...); at != nil {
+		p.http, p.admin = "http://"+at[0], "http://"+at[1]
+	}
 	return p
 }
-
-func (p *program) url(listener string) string { return "http://" + p.Addr(listener) }
 
 // take has the program take a permit.
 func (p *program) take() {
@@ -141,7 +142,7 @@ func (p *program) signal(s syscall.Signal, folder string) string {
 }
 
 // eventually waits for something that will come.
-var eventually = running.Until
+var eventually = testprogram.Until
 
 // during are the files whose counters rise in any of the programs.
 func during(t *testing.T, do func(), programs []*program) (files []string) {
@@ -191,11 +192,11 @@ func typesIn(t *testing.T, file string) (n int) {
 func put(t *testing.T, first, second *program, limit int) {
 	t.Helper()
 	body := fmt.Sprintf(`{"scope":"global","limits":[{"algorithm":"fixed_window","limit":%d,"window":"1h"}]}`, limit)
-	if status, text := send(t, http.MethodPut, first.url("admin")+"/api/v1/rules/all", body); status != http.StatusOK && status != http.StatusCreated {
+	if status, text := send(t, http.MethodPut, first.admin+"/api/v1/rules/all", body); status != http.StatusOK && status != http.StatusCreated {
 		t.Fatal(status, text)
 	}
 	eventually(t, "the rule is in force", func() bool {
-		_, text := send(t, http.MethodGet, second.url("admin")+"/api/v1/rules/all", "")
+		_, text := send(t, http.MethodGet, second.admin+"/api/v1/rules/all", "")
 		return strings.Contains(text, strconv.Itoa(limit))
 	})
 }

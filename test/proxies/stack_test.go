@@ -32,7 +32,7 @@ const patience = 5 * time.Minute
 var programs string // the folder of stint and of the application, which are built once
 
 func TestMain(m *testing.M) {
-	os.Exit(testprogram.Main(m, &programs, "../../service/cmd/stint", "../../examples/app"))
+	os.Exit(testprogram.Main(m.Run, &programs, "../../service/cmd/stint", "../../examples/app"))
 }
 
 // A stack is one run of an example's command: an application, stint, and a proxy before both.

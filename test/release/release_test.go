@@ -22,7 +22,7 @@ import (
 	modzip "golang.org/x/mod/zip"
 
 	"github.com/stint-go/stint/internal/must"
-	running "github.com/stint-go/stint/test/internal/program"
+	"github.com/stint-go/stint/internal/testprogram"
 )
 
 const root = "../.."
@@ -301,10 +301,10 @@ func testInstalled(t *testing.T, environment []string) {
 func answers(t *testing.T, file string) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), file, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-	p := running.Start(t, command, "http", "admin")
+	p, at := testprogram.Start(t, command, testprogram.Listeners("http", "admin")...)
 	for url, want := range map[string]string{
-		"http://" + p.Addr("http") + "/api/v1/rate-limit/check?key=ann": `"allowed":true`,
-		"http://" + p.Addr("admin") + "/":                               `<script type="module"`,
+		"http://" + at[0] + "/api/v1/rate-limit/check?key=ann": `"allowed":true`,
+		"http://" + at[1] + "/":                                `<script type="module"`,
 	} {
 		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody))(t)
 		response := must.Get(http.DefaultClient.Do(request))(t)

@@ -12,18 +12,18 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testprogram"
 	"github.com/stint-go/stint/internal/testredis"
-	"github.com/stint-go/stint/test/internal/program"
 )
 
 // patience is how long a test waits for what should come soon.
 const patience = 5 * time.Minute
 
-var binary string // the service
+var programs string // the folder of the service
 
 // TestMain builds the service.
 func TestMain(m *testing.M) {
-	os.Exit(program.Main("../..", &binary, func() int { return testredis.Run(m, &shared) }))
+	os.Exit(testprogram.Main(func() int { return testredis.Run(m, &shared) }, &programs, "../../service/cmd/stint"))
 }
 
 // shared is a Redis whose keys tests keep apart by their prefixes.
@@ -50,8 +50,8 @@ func stores(t *testing.T, do func(t *testing.T, store string)) {
 
 // A service is a stint that serves the Redis protocol.
 type service struct {
-	*program.Process
-	addr string // of the Redis protocol
+	*testprogram.Process
+	http, addr string // addr is that of the Redis protocol
 }
 
 // port is that of the Redis protocol.
@@ -63,8 +63,9 @@ func startService(t *testing.T, store, configuration string) *service {
 	file := filepath.Join(t.TempDir(), "stint.yaml")
 	text := fmt.Sprintf("listen: 127.0.0.1:0\nadmin_listen: off\nresp_listen: 127.0.0.1:0\nstore: {%s}\n%s", store, configuration)
 	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
-	p := program.Start(t, exec.CommandContext(context.Background(), binary, "serve", "--config", file), "http", "resp")
-	return &service{p, p.Addr("resp")}
+	command := exec.CommandContext(context.Background(), filepath.Join(programs, "stint"), "serve", "--config", file)
+	p, at := testprogram.Start(t, command, testprogram.Listeners("http", "resp")...)
+	return &service{p, at[0], at[1]}
 }
 
 // startInMemory starts a service whose state is in the process, without tokens.

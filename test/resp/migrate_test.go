@@ -23,7 +23,7 @@ func TestFromBucket4j(t *testing.T) {
 		t.Fatalf("the page has %d commands", len(commands))
 	}
 	for i, command := range commands {
-		command = strings.NewReplacer("127.0.0.1:8080", s.Addr("http"), "6390", s.port()).Replace(command)
+		command = strings.NewReplacer("127.0.0.1:8080", s.http, "6390", s.port()).Replace(command)
 		if got := output(t, "", "sh", "-c", command); !regexp.MustCompile(wants[i]).MatchString(got) {
 			t.Errorf("%s\nanswers %s\nwant %s", command, got, wants[i])
 		}

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testprogram"
 	"github.com/stint-go/stint/internal/testredis"
-	"github.com/stint-go/stint/test/internal/program"
 )
 
 // patienceSeconds are the seconds that may pass between two steps of a test on a busy machine.
@@ -173,4 +173,4 @@ func textOf(r testredis.Reply) string {
 }
 
 // until waits for something that will come.
-var until = program.Until
+var until = testprogram.Until

@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testprogram"
 	"github.com/stint-go/stint/internal/testredis"
-	"github.com/stint-go/stint/test/internal/program"
 )
 
 // previous is the release before this one. Until there is one, it is the commit before releases were made.
@@ -48,7 +48,7 @@ const patience = 5 * time.Minute
 func build(t *testing.T, folder string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "stint")
-	must.Do(t, program.Build(folder, "./service/cmd/stint", file, "-tags", "grpcnotrace"))
+	must.Do(t, testprogram.Build(folder, "-o", file, "./service/cmd/stint"))
 	return file
 }
 
@@ -69,7 +69,7 @@ func checkout(t *testing.T, commit string) string {
 
 // A process is one of the program.
 type process struct {
-	*program.Process
+	*testprogram.Process
 	service, admin string
 }
 
@@ -78,10 +78,10 @@ func start(t *testing.T, file string, redis *testredis.Server) *process {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "stint.yaml")
 	must.Do(t, os.WriteFile(config, []byte(policies), 0o600))
-	started := program.Start(t, exec.CommandContext(context.WithoutCancel(t.Context()), file, "serve", "--config", config,
+	started, at := testprogram.Start(t, exec.CommandContext(context.WithoutCancel(t.Context()), file, "serve", "--config", config,
 		"--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0", "--store", redis.URL(), "--store-timeout=30s",
-		"--drain-delay=3s", "--drain-keep-alive=1s"), "http", "admin")
-	p := &process{started, started.Addr("http"), started.Addr("admin")}
+		"--drain-delay=3s", "--drain-keep-alive=1s"), testprogram.Listeners("http", "admin")...)
+	p := &process{started, at[0], at[1]}
 	until(t, p.service+" is ready", func() bool {
 		status, _, err := send(http.MethodGet, "http://"+p.service+"/actuator/health/readiness", "", "")
 		return err == nil && status == http.StatusOK
@@ -90,7 +90,7 @@ func start(t *testing.T, file string, redis *testredis.Server) *process {
 }
 
 // until waits for something that will come.
-var until = program.Until
+var until = testprogram.Until
 
 var client = &http.Client{Timeout: patience}
 
