@@ -2,6 +2,7 @@ package activity_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"runtime"
 	"slices"
@@ -218,7 +219,7 @@ func TestRecent(t *testing.T) {
 			t.Fatalf("of what %s did from %d to %d there are %d decisions", client, first[client], permits, counts[client])
 		}
 	}
-	client := slices.Sorted(mapsKeys(last))[0]
+	client := slices.Sorted(maps.Keys(last))[0]
 	timeline := get[activity.Timeline](s, "/api/v1/timeline?limit=30&client="+client)
 	if !timeline.Sampled || len(timeline.Decisions) != 30 || timeline.Decisions[0].Permits != rounds-1 || timeline.Decisions[29].Permits != rounds-30 {
 		t.Errorf("the timeline has %d decisions, sampled: %v", len(timeline.Decisions), timeline.Sampled)
@@ -242,16 +243,6 @@ func TestRecent(t *testing.T) {
 	}
 	if sample = s.Hold().Sample; sample.OneIn != 1 {
 		t.Errorf("under light traffic one client in %d is sampled", sample.OneIn)
-	}
-}
-
-func mapsKeys[V any](m map[string]V) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
 	}
 }
 

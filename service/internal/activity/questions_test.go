@@ -3,7 +3,6 @@ package activity_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -21,9 +20,7 @@ import (
 // Each process answers for what it alone knows: pairs are added up, and a client of the one is found through the other. What a client is
 // called goes from process to process as a hash, and nothing of a question stays.
 func TestQuestions(t *testing.T) {
-	eval := evaluator(t)
-	a := newService(t, activity.Config{Process: activity.Process{Name: "a"}, Eval: eval})
-	b := newService(t, activity.Config{Process: activity.Process{Name: "b"}, Eval: eval})
+	eval, a, b := pair(t)
 	b.see(2, "login", "victim", activity.Denied)
 	for i := range 5_000 {
 		b.see(1, "api", fmt.Sprint("one of many ", i), activity.Denied)
@@ -64,9 +61,7 @@ func TestQuestions(t *testing.T) {
 // What an ended process denied is lost: of what was denied since then alone none is missing. Clients that differ in bytes that
 // are no UTF-8 stay two, a summary that is no JSON spoils no other, and a question that makes the hash anew lets it end.
 func TestSharedWithStrangers(t *testing.T) {
-	eval := evaluator(t)
-	a := newService(t, activity.Config{Process: activity.Process{Name: "a"}, Eval: eval})
-	b := newService(t, activity.Config{Process: activity.Process{Name: "b"}, Eval: eval})
+	eval, a, b := pair(t)
 	b.see(1, "login", "\xfe", activity.Denied)
 	b.see(1, "login", "\xff", activity.Denied)
 	_ = get[activity.Processes](b, "/api/v1/processes")
@@ -111,26 +106,9 @@ func TestSharedWithStrangers(t *testing.T) {
 	}
 }
 
-// While the Redis does not answer, the answer says that others were not asked.
-func TestDenialsWithoutRedis(t *testing.T) {
-	gone := errors.New("connection refused")
-	s := newService(t, activity.Config{Eval: func(context.Context, string, string, []string) (string, error) { return "", gone }})
-	s.see(1, "login", "victim", activity.Denied)
-	d := get[activity.Denials](s, "/api/v1/denials")
-	if !d.Unasked || d.Scope != activity.ScopeProcess || d.Processes != 1 || len(d.Denials) != 1 {
-		t.Errorf("the answer is %+v", d)
-	}
-	alone := newService(t, activity.Config{})
-	if d := get[activity.Denials](alone, "/api/v1/denials"); d.Unasked {
-		t.Errorf("of a process that shares nothing, the answer is %+v", d)
-	}
-}
-
 // A process that does not answer within 4 seconds is named.
 func TestSilentProcess(t *testing.T) {
-	eval := evaluator(t)
-	a := newService(t, activity.Config{Process: activity.Process{Name: "a"}, Eval: eval})
-	b := newService(t, activity.Config{Process: activity.Process{Name: "b"}, Eval: eval})
+	eval, a, b := pair(t)
 	a.see(1, "login", "victim", activity.Denied)
 	_ = get[activity.Processes](b, "/api/v1/processes")
 	var waiting sync.WaitGroup
@@ -147,9 +125,7 @@ func TestSilentProcess(t *testing.T) {
 
 // Questions of a process that died are gone after 8 seconds, with their answers. Until then no more than 32 are asked.
 func TestAbandonedQuestions(t *testing.T) {
-	eval := evaluator(t)
-	a := newService(t, activity.Config{Process: activity.Process{Name: "a"}, Eval: eval})
-	b := newService(t, activity.Config{Process: activity.Process{Name: "b"}, Eval: eval})
+	eval, a, b := pair(t)
 	const put = `local time = redis.call('TIME')
 		local at = string.format('%.0f', time[1] * 1000000 + time[2] - ARGV[1])
 		local open = ''

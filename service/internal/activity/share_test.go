@@ -32,6 +32,15 @@ func evaluator(t *testing.T) activity.Eval {
 	}
 }
 
+// pair are two processes that share a Redis.
+func pair(t *testing.T) (eval activity.Eval, a, b *service) {
+	t.Helper()
+	eval = evaluator(t)
+	a = newService(t, activity.Config{Process: activity.Process{Name: "a"}, Eval: eval})
+	b = newService(t, activity.Config{Process: activity.Process{Name: "b"}, Eval: eval})
+	return eval, a, b
+}
+
 const activityKey = "rate_limiter:activity"
 
 // askAll asks a process for denials, and has the others answer as soon as they are asked.
@@ -133,9 +142,7 @@ func TestShared(t *testing.T) {
 
 // What all processes decided in the last five minutes is counted together, by rule; what is older is not.
 func TestCountsOfAll(t *testing.T) {
-	eval := evaluator(t)
-	a := newService(t, activity.Config{Process: activity.Process{Name: "a"}, Eval: eval})
-	b := newService(t, activity.Config{Process: activity.Process{Name: "b"}, Eval: eval})
+	_, a, b := pair(t)
 	a.see(1000, "api", "alice", activity.Denied)
 	a.advance(5 * time.Minute)
 	b.advance(5 * time.Minute)
@@ -171,9 +178,7 @@ func TestCountsOfAll(t *testing.T) {
 
 // The last hour of all processes is added up in steps, up to the last one that has ended in all of them.
 func TestHourOfAll(t *testing.T) {
-	eval := evaluator(t)
-	a := newService(t, activity.Config{Process: activity.Process{Name: "a"}, Eval: eval})
-	b := newService(t, activity.Config{Process: activity.Process{Name: "b"}, Eval: eval})
+	_, a, b := pair(t)
 	first := int64(a.At()/1e6) / 15 * 15
 	a.see(1, "api", "alice", activity.Admitted)
 	b.see(2, "api", "alice", activity.Denied)
@@ -200,28 +205,36 @@ func TestHourOfAll(t *testing.T) {
 	}
 }
 
-// While Redis does not answer, figures are this process's, and say so.
+// While Redis does not answer, figures are this process's, and say so, and denials that others were not asked.
 func TestSharedWithoutRedis(t *testing.T) {
-	away := func(context.Context, string, string, []string) (string, error) {
-		return "", errors.New("no connection")
-	}
-	s := newService(t, activity.Config{Eval: away})
-	s.see(5, "api", "alice", activity.Admitted)
-	if top := get[activity.Top](s, "/api/v1/top"); top.Scope != activity.ScopeProcess || top.Processes != 1 || top.Clients[0].Count != 5 {
-		t.Errorf("the top is %+v", top)
-	}
-	garbage := func(context.Context, string, string, []string) (string, error) { return "[{", nil }
-	s = newService(t, activity.Config{Eval: garbage})
-	if got := get[activity.Processes](s, "/api/v1/processes"); got.Scope != activity.ScopeProcess || len(got.Processes) != 1 {
-		t.Errorf("the processes are %+v", got)
+	for name, eval := range map[string]activity.Eval{
+		"away": func(context.Context, string, string, []string) (string, error) {
+			return "", errors.New("no connection")
+		},
+		"garbage": func(context.Context, string, string, []string) (string, error) { return "[{", nil },
+		"none":    nil,
+	} {
+		s := newService(t, activity.Config{Eval: eval})
+		s.see(5, "api", "alice", activity.Admitted)
+		s.see(1, "login", "victim", activity.Denied)
+		top := get[activity.Top](s, "/api/v1/top")
+		if top.Scope != activity.ScopeProcess || top.Processes != 1 || top.Clients[0].Count != 5 {
+			t.Errorf("%s: the top is %+v", name, top)
+		}
+		p := get[activity.Processes](s, "/api/v1/processes")
+		if p.Scope != activity.ScopeProcess || len(p.Processes) != 1 {
+			t.Errorf("%s: the processes are %+v", name, p)
+		}
+		d := get[activity.Denials](s, "/api/v1/denials")
+		if d.Unasked != (eval != nil) || d.Scope != activity.ScopeProcess || d.Processes != 1 || len(d.Denials) != 1 {
+			t.Errorf("%s: the answer is %+v", name, d)
+		}
 	}
 }
 
 // A client that one list lacks may have as many requests as that list's least.
 func TestMergedBounds(t *testing.T) {
-	eval := evaluator(t)
-	a := newService(t, activity.Config{Process: activity.Process{Name: "a"}, Eval: eval})
-	b := newService(t, activity.Config{Process: activity.Process{Name: "b"}, Eval: eval})
+	_, a, b := pair(t)
 	truth := map[string]int64{}
 	for i := range 300 {
 		name := string(rune('a'+i%26)) + string(rune('a'+i/26))
