@@ -1,20 +1,17 @@
 package alerts_test
 
 import (
-	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/service/internal/alerts"
 )
 
@@ -55,21 +52,12 @@ func TestInbox(t *testing.T) {
 	server := httptest.NewServer(&inbox{secret: []byte("shared"), take: func(event alert) { taken <- event }})
 	t.Cleanup(server.Close)
 	for secret, want := range map[string]alerts.Stats{"shared": {Sent: 1}, "another": {Failed: 1}} {
-		sender, err := alerts.New(alerts.Config{
-			URL: server.URL, Secret: []byte(secret), Gather: time.Millisecond, MaxTries: 1, Denials: true, Logger: slog.New(slog.DiscardHandler),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { sender.Run(ctx); close(ended) }()
-		sender.Observe(t.Context(), &stint.Event{Rule: "login", Claim: stint.Claim{Key: secret}})
+		sender, stop := start(t, alerts.Config{URL: server.URL, Secret: []byte(secret), Gather: time.Millisecond, MaxTries: 1})
+		sender.Observe(t.Context(), denied(secret))
 		for deadline := time.Now().Add(5 * time.Minute); sender.Stats().Sent+sender.Stats().Failed == 0 && time.Now().Before(deadline); {
 			<-time.After(time.Millisecond)
 		}
-		cancel()
-		<-ended
+		stop()
 		if got := sender.Stats(); got != want {
 			t.Errorf("with the secret %q: %+v, want %+v", secret, got, want)
 		}
