@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/simulate"
 )
@@ -51,10 +52,7 @@ func BenchmarkDecide(b *testing.B) {
 		for _, c := range append(five(b, 100, "1m"), three) {
 			b.Run("keys="+keys+"/alg="+c.Name, func(b *testing.B) {
 				b.ReportAllocs()
-				s, err := simulate.New(simulate.Config{Candidates: []simulate.Candidate{c}})
-				if err != nil {
-					b.Fatal(err)
-				}
+				s := must.Get(simulate.New(simulate.Config{Candidates: []simulate.Candidate{c}}))(b)
 				var ev simulate.Event
 				began := cpu(b)
 				for i := range b.N {
@@ -103,17 +101,10 @@ func BenchmarkLog(b *testing.B) {
 	began := cpu(b)
 	for done := 0; done < b.N; done += lines {
 		s := simulation(b, nil, tenRules()...)
-		r, err := simulate.NewReader(simulate.ReaderOptions{})
-		if err != nil {
-			b.Fatal(err)
-		}
+		r := must.Get(simulate.NewReader(simulate.ReaderOptions{}))(b)
 		o := simulate.NewOrder(0, s.Add)
-		if err := r.Read(bytes.NewReader(text.Bytes()), o.Add); err != nil {
-			b.Fatal(err)
-		}
-		if err := o.Flush(); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, r.Read(bytes.NewReader(text.Bytes()), o.Add))
+		must.Do(b, o.Flush())
 		if report := finish(b, s); report.Events != int64(lines) {
 			b.Fatal(report.Events)
 		}
@@ -131,13 +122,8 @@ func BenchmarkRead(b *testing.B) {
 	b.SetBytes(int64(text.Len()))
 	b.ReportAllocs()
 	for b.Loop() {
-		r, err := simulate.NewReader(simulate.ReaderOptions{})
-		if err != nil {
-			b.Fatal(err)
-		}
-		if err := r.Read(bytes.NewReader(text.Bytes()), func(*simulate.Event) error { return nil }); err != nil {
-			b.Fatal(err)
-		}
+		r := must.Get(simulate.NewReader(simulate.ReaderOptions{}))(b)
+		must.Do(b, r.Read(bytes.NewReader(text.Bytes()), func(*simulate.Event) error { return nil }))
 	}
 }
 

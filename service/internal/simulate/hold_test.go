@@ -24,13 +24,12 @@ import (
 func holds(t *testing.T, rule rules.Rule, table string) ([]string, *simulate.Report) {
 	t.Helper()
 	var got []string
-	s := simulation(t, func(v *simulate.Verdict) error {
+	s := simulation(t, func(v *simulate.Verdict) {
 		word := "denied"
 		if v.Allowed {
 			word = "admitted"
 		}
 		got = append(got, fmt.Sprintf("%s %d", word, v.Decision.Remaining))
-		return nil
 	}, rule)
 	events, input := read(t, simulate.ReaderOptions{}, table)
 	if input.Malformed > 0 {
@@ -140,10 +139,7 @@ func compareHolds(t *testing.T, seed uint64, limits []stint.Limit) (denied, othe
 	store := memstore.New(memstore.Config{Now: func() time.Time { return now.Time() }, MaxHolds: bounds.MaxHolds})
 	policy := must.Get(stint.NewPolicy("p", limits...))(t)
 	var got []stint.Decision
-	s := simulation(t, func(v *simulate.Verdict) error {
-		got = append(got, v.Decision)
-		return nil
-	}, simulate.LimitRule("r", limits...))
+	s := simulation(t, func(v *simulate.Verdict) { got = append(got, v.Decision) }, simulate.LimitRule("r", limits...))
 	type end struct {
 		at     stint.Instant
 		id     int
@@ -222,10 +218,7 @@ func TestHoldsExpireIfNobodyRenews(t *testing.T) {
 	rule := simulate.LimitRule("r", stint.Concurrency(1))
 	rule.Reserve.TTL = 7 * time.Second
 	var waits []time.Duration
-	s := simulation(t, func(v *simulate.Verdict) error {
-		waits = append(waits, v.Decision.RetryAfter)
-		return nil
-	}, rule)
+	s := simulation(t, func(v *simulate.Verdict) { waits = append(waits, v.Decision.RetryAfter) }, rule)
 	for _, after := range []time.Duration{0, 59 * time.Minute, time.Hour} {
 		ev := event(at2026.Add(after), "a")
 		ev.Hold = &simulate.Hold{For: time.Hour, Actual: -1}
@@ -246,10 +239,7 @@ func TestHoldsBesideWaits(t *testing.T) {
 	rule := simulate.LimitRule("r", stint.TokenBucket(2, stint.Per(2, time.Second)))
 	rule.OnExceed, rule.MaxWait, rule.Reserve.TTL = rules.Wait, 10*time.Second, 7*time.Second
 	got := map[int64]string{}
-	s := simulation(t, func(v *simulate.Verdict) error {
-		got[v.Line] = fmt.Sprint(v.Allowed, " after ", v.Waited)
-		return nil
-	}, rule)
+	s := simulation(t, func(v *simulate.Verdict) { got[v.Line] = fmt.Sprint(v.Allowed, " after ", v.Waited) }, rule)
 	for i, request := range []struct {
 		after time.Duration
 		cost  string

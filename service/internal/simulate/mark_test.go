@@ -22,10 +22,7 @@ func TestMarked(t *testing.T) {
 	hard.MarkAt = 75
 	for _, list := range [][]rules.Rule{{soft, hard}, {hard}} {
 		var marks []string
-		s := simulation(t, func(v *simulate.Verdict) error {
-			marks = append(marks, strings.Join(v.Exceeded, " "))
-			return nil
-		}, list...)
+		s := simulation(t, func(v *simulate.Verdict) { marks = append(marks, strings.Join(v.Exceeded, " ")) }, list...)
 		events, _ := read(t, simulate.ReaderOptions{}, "time,key\n"+strings.Repeat("1000,a\n", 5))
 		for i := range events {
 			must.Do(t, s.Add(&events[i]))
@@ -59,10 +56,7 @@ func TestReasons(t *testing.T) {
 	login.Block = rules.Block{After: 3, For: time.Hour}
 	for _, list := range [][]rules.Rule{{login}, {login, simulate.LimitRule("all", stint.TokenBucket(9, stint.PerSecond(9)))}} {
 		var got, want []string
-		sim := simulation(t, func(v *simulate.Verdict) error {
-			got = append(got, v.Reason)
-			return nil
-		}, list...)
+		sim := simulation(t, func(v *simulate.Verdict) { got = append(got, v.Reason) }, list...)
 		now := stint.Instant(0)
 		live := must.Get(enforce.New(enforce.Config{
 			Store: memstore.New(memstore.Config{Now: func() time.Time { return now.Time() }}),

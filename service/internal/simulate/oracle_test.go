@@ -46,10 +46,8 @@ func compare(t *testing.T, seed uint64, algorithm stint.Algorithm) (decided, den
 	policy := ofTakes(t, steps[0].Op.First().Policy)
 	model := oracle.New(0)
 	var got []stint.Decision
-	sim := simulation(t, func(v *simulate.Verdict) error {
-		got = append(got, v.Decision)
-		return nil
-	}, simulate.LimitRule("r", policy.Limits()...))
+	rule := simulate.LimitRule("r", policy.Limits()...)
+	sim := simulation(t, func(v *simulate.Verdict) { got = append(got, v.Decision) }, rule)
 	type asked struct {
 		op   stint.Op
 		at   stint.Instant
@@ -84,13 +82,16 @@ func compare(t *testing.T, seed uint64, algorithm stint.Algorithm) (decided, den
 }
 
 // simulation is one of a candidate with these rules, named test.
-func simulation(t testing.TB, decided func(*simulate.Verdict) error, list ...rules.Rule) *simulate.Simulation {
+func simulation(t testing.TB, decided func(*simulate.Verdict), list ...rules.Rule) *simulate.Simulation {
 	t.Helper()
-	s, err := simulate.New(simulate.Config{Candidates: []simulate.Candidate{candidate(t, "test", list...)}, Decided: decided})
-	if err != nil {
-		t.Fatal(err)
+	config := simulate.Config{Candidates: []simulate.Candidate{candidate(t, "test", list...)}}
+	if decided != nil {
+		config.Decided = func(v *simulate.Verdict) error {
+			decided(v)
+			return nil
+		}
 	}
-	return s
+	return must.Get(simulate.New(config))(t)
 }
 
 func candidate(t testing.TB, name string, list ...rules.Rule) simulate.Candidate {
@@ -148,10 +149,7 @@ func TestOracleOfSeveralRules(t *testing.T) {
 			policies[i] = policy
 		}
 		var got, wants []stint.Decision
-		sim := simulation(t, func(v *simulate.Verdict) error {
-			got = append(got, v.Decision)
-			return nil
-		}, a, b)
+		sim := simulation(t, func(v *simulate.Verdict) { got = append(got, v.Decision) }, a, b)
 		now := first[0].At
 		for i, step := range first {
 			now = max(now, step.At)

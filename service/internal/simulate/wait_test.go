@@ -1,6 +1,7 @@
 package simulate_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -44,11 +45,15 @@ func TestWaitsAsEnforceDoes(t *testing.T) {
 		}
 		want := enforced(t, list, arrivals, clients)
 		got := make([]answer, len(arrivals))
-		s := simulation(t, func(v *simulate.Verdict) error {
+		s := simulation(t, func(v *simulate.Verdict) {
 			got[v.Line] = answer{v.Allowed, v.Waited + v.Decision.Delay}
-			return nil
 		}, list...)
-		for _, i := range inOrder(arrivals) {
+		order := make([]int, len(arrivals))
+		for i := range order {
+			order[i] = i
+		}
+		slices.SortFunc(order, func(a, b int) int { return cmp.Compare(arrivals[a], arrivals[b]) })
+		for _, i := range order {
 			ev := event(year2000+stint.Instant(arrivals[i].Microseconds()), clients[i])
 			ev.Line = int64(i)
 			must.Do(t, s.Add(ev))
@@ -103,19 +108,6 @@ func enforced(t *testing.T, list []rules.Rule, arrivals []time.Duration, clients
 	return answers
 }
 
-func inOrder(times []time.Duration) []int {
-	order := make([]int, len(times))
-	for i := range order {
-		order[i] = i
-	}
-	for i := range order { // by insertion
-		for j := i; j > 0 && times[order[j]] < times[order[j-1]]; j-- {
-			order[j], order[j-1] = order[j-1], order[j]
-		}
-	}
-	return order
-}
-
 // An override ends by the time of the log.
 func TestOverrideEndsInTheLog(t *testing.T) {
 	rule := rules.Rule{
@@ -123,10 +115,7 @@ func TestOverrideEndsInTheLog(t *testing.T) {
 		Overrides: []rules.Override{{Key: "ann", Unlimited: true, Until: (year2000 + 2_000_000).Time()}},
 	}
 	var got []bool
-	s := simulation(t, func(v *simulate.Verdict) error {
-		got = append(got, v.Allowed)
-		return nil
-	}, rule)
+	s := simulation(t, func(v *simulate.Verdict) { got = append(got, v.Allowed) }, rule)
 	for i := range stint.Instant(6) {
 		ev := event(year2000+i*500_000, "x")
 		ev.Request.User = "ann"

@@ -80,9 +80,8 @@ func compareWays(t *testing.T, what string, list []rules.Rule, rng *rand.Rand, h
 		return fmt.Sprintf("%v %s %s %+v %v", allowed, rule, key, plain(d), shadowed)
 	}
 	var got []string
-	sim := simulation(t, func(v *simulate.Verdict) error {
+	sim := simulation(t, func(v *simulate.Verdict) {
 		got = append(got, said(v.Allowed, v.Rule, v.Key, v.Decision, v.Shadowed))
-		return nil
 	}, list...)
 	type ending struct {
 		at   stint.Instant
@@ -223,10 +222,7 @@ func TestWaitsForTheFirstWay(t *testing.T) {
 		},
 	}
 	var waited []time.Duration
-	s := simulation(t, func(v *simulate.Verdict) error {
-		waited = append(waited, v.Waited)
-		return nil
-	}, list...)
+	s := simulation(t, func(v *simulate.Verdict) { waited = append(waited, v.Waited) }, list...)
 	for range 9 {
 		must.Do(t, s.Add(event(at2026, "192.0.2.1")))
 	}
@@ -259,11 +255,10 @@ func TestClassesAndTeamsWaitApart(t *testing.T) {
 		OnExceed: rules.Wait, MaxWait: 10 * time.Second, MaxWaiters: 2,
 	}
 	ask := func(name string, first int, values []string, list ...rules.Rule) (said []string) {
-		s := simulation(t, func(v *simulate.Verdict) error {
+		s := simulation(t, func(v *simulate.Verdict) {
 			if n := int(v.Line) - first; n >= 0 {
 				said = append(said, fmt.Sprintf("%d %v %v", n, v.Allowed, v.Waited))
 			}
-			return nil
 		}, list...)
 		for i := range first + len(values) {
 			ev := event(at2026, "192.0.2.1")
