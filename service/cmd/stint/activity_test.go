@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"net/http"
-	"slices"
 	"testing"
 
 	"github.com/stint-go/stint/internal/apipath"
@@ -17,22 +15,8 @@ import (
 // serveAdmin runs a service with an admin listener until it is stopped, and returns the URLs of both.
 func serveAdmin(t *testing.T, args ...string) (url, admin string, stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	log, writer := io.Pipe()
-	ended := make(chan int, 1)
-	args = slices.Concat([]string{"serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", hasty}, patient, args)
-	go func() {
-		ended <- run(ctx, args, process{Out: io.Discard, Err: writer, Env: environment(nil)})
-		_ = writer.Close()
-	}()
-	addr, all := readAddr(t, log)
-	stop = func() {
-		cancel()
-		if code := <-ended; code != exitOK {
-			t.Errorf("serve: exit code %d\n%s", code, all)
-		}
-	}
-	return "http://" + addr, "http://" + awaitMatch(t, all, `service=admin addr=(\S+)`), stop
+	url, log, stop := startIn(t, nil, append([]string{"--admin-listen", "127.0.0.1:0"}, args...)...)
+	return url, "http://" + awaitMatch(t, log, `service=admin addr=(\S+)\n`), stop
 }
 
 // read reads a document of the admin API, perhaps with a token.

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
-	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/testredis"
 )
@@ -24,53 +22,7 @@ policies:
 
 func TestCheckPeekReset(t *testing.T) {
 	url, _ := start(t, "--config", writeFile(t, slow))
-	service := map[string]string{"STINT_SERVER": url}
-	for _, step := range []struct {
-		args   string
-		code   int
-		stdout []string // the lines' beginnings
-	}{
-		{"check k", exitOK, []string{"allowed      yes", "limit        5 (TOKEN_BUCKET)", "remaining    4", "resets in    24", "retry after  0s"}},
-		{"check k --permits 4", exitOK, []string{"allowed      yes", "limit        5", "remaining    0", "resets in    1", "retry after  0s"}},
-		{"check k", exitDenied, []string{"allowed      no", "limit        5", "remaining    0", "resets in    1", "retry after  2"}},
-		{"peek k", exitOK, []string{"allowed      no", "limit        5 (TOKEN_BUCKET)", "remaining    0", "resets in    1", "retry after  2"}},
-		{"check k --algorithm FIXED_WINDOW", exitOK, []string{"allowed      yes", "limit        100 (FIXED_WINDOW)", "remaining    99"}},
-		{"check k --policy pair", exitOK, []string{"allowed      yes", "limit        2 (SLIDING_WINDOW_LOG of policy pair)", "remaining    1"}},
-		{"reset k --algorithm token_bucket", exitOK, []string{"reset  k", "under  TOKEN_BUCKET"}},
-		{"peek k", exitOK, []string{"allowed      yes", "limit        5 (TOKEN_BUCKET)", "remaining    5", "resets in    0s", "retry after  0s"}},
-		{"peek k --policy pair", exitOK, []string{"allowed      yes", "limit        2", "remaining    1"}},
-		{"peek k --policy pair --permits 2", exitOK, []string{"allowed      no", "limit        2", "remaining    1", "resets in    2", "retry after  2"}},
-		{"check k --permits 9 --algorithm LEAKY_BUCKET", exitOK, []string{"allowed      yes"}},
-		{"peek k --algorithm LEAKY_BUCKET", exitOK, []string{"allowed      yes", "limit        100", "remaining    9", "resets in    ", "retry after  0s", "delay        "}},
-		{"check k --keep 4", exitOK, []string{"allowed      yes", "limit        5", "remaining    0"}},
-		{"check k --keep 4", exitDenied, []string{"allowed      no", "limit        5", "remaining    0"}},
-		{"peek k --keep 4", exitOK, []string{"allowed      no", "limit        5", "remaining    0"}},
-		{"peek k --keep 2 --permits 2", exitOK, []string{"allowed      yes", "limit        5", "remaining    2"}},
-		{"check k --keep 4 --permits 2", exitDenied, []string{"allowed      no", "limit        5", "remaining    0", "resets in    ", "retry after  never"}},
-		{"reset k", exitOK, []string{"reset  k", "under  all algorithms and policies"}},
-		{"peek k --policy pair", exitOK, []string{"allowed      yes", "limit        2", "remaining    2"}},
-		{"reset k --policy pair", exitOK, []string{"reset  k", "under  policy pair"}},
-	} {
-		code, stdout, stderr := do(t, service, strings.Fields(step.args)...)
-		if code != step.code || stderr != "" {
-			t.Errorf("%s: exit code %d, want %d; errors %q", step.args, code, step.code, stderr)
-		}
-		lines := strings.Split(stdout, "\n")
-		for i, want := range step.stdout {
-			if i >= len(lines) || !strings.HasPrefix(lines[i], want) {
-				t.Errorf("%s: line %d is not %q in\n%s", step.args, i+1, want, stdout)
-			}
-		}
-	}
-}
-
-func TestJSON(t *testing.T) {
-	url, _ := start(t)
-	code, stdout, _ := do(t, nil, "check", "k", "--json", "--server", url)
-	var answer api.CheckResponse
-	if err := json.Unmarshal([]byte(stdout), &answer); err != nil || code != exitOK || !answer.Allowed || answer.Remaining != 99 || answer.Source != "store" {
-		t.Errorf("exit code %d, %v, %s", code, err, stdout)
-	}
+	transcript(t, "check.txt", map[string]string{"STINT_SERVER": url})
 }
 
 func TestRefusedQuestions(t *testing.T) {
@@ -81,17 +33,7 @@ func TestRefusedQuestions(t *testing.T) {
 func TestTokens(t *testing.T) {
 	const token = "sesame-sesame-sesame"
 	url, log := start(t, "--api-tokens-file", writeFile(t, "# door\n"+token+"\n"))
-	variables := map[string]string{"STINT_SERVER": url}
-	if code, _, stderr := do(t, variables, "check", "k"); code != exitFailed || !strings.HasPrefix(stderr, "stint: 401 Unauthorized: ") {
-		t.Errorf("without a token: exit code %d, %s", code, stderr)
-	}
-	if code, _, stderr := do(t, variables, "check", "k", "--token", token); code != exitOK {
-		t.Errorf("with --token: exit code %d, %s", code, stderr)
-	}
-	variables["STINT_TOKEN"] = token
-	if code, _, stderr := do(t, variables, "reset", "k"); code != exitOK {
-		t.Errorf("with STINT_TOKEN: exit code %d, %s", code, stderr)
-	}
+	transcript(t, "tokens.txt", map[string]string{"STINT_SERVER": url}, "TOKEN", token)
 	if strings.Contains(log.String(), token) {
 		t.Error("the log shows a token")
 	}
@@ -122,49 +64,13 @@ func TestNotAService(t *testing.T) {
 		}
 		_, _ = w.Write([]byte("<html>"))
 	}))
-	for base, want := range map[string]string{
-		other.URL:             " does not answer like stint: 200 OK, ",
-		other.URL + "/moved/": " does not answer like stint: 302 Found, ",
-	} {
-		code, stdout, stderr := do(t, nil, "check", "k", "--server", base)
-		if code != exitFailed || stdout != "" || !strings.Contains(stderr, want) {
-			t.Errorf("%s: exit code %d, output %q, errors %q", base, code, stdout, stderr)
-		}
-	}
-	other.Close()
-	code, _, stderr := do(t, nil, "check", "secret-key", "--server", strings.Replace(other.URL, "http://", "http://user:hunter2@", 1))
-	if code != exitUnreachable || !strings.HasPrefix(stderr, "stint: http://user:xxxxx@") || strings.Contains(stderr, "hunter2") {
-		t.Errorf("nobody there: exit code %d, %s", code, stderr)
-	}
+	defer other.Close()
+	transcript(t, "notstint.txt", nil, "OTHER", other.URL, "NOBODY", "127.0.0.1:1")
 }
 
 func TestAskStoreDirectly(t *testing.T) {
 	store := testredis.Start(t).URL()
 	file := writeFile(t, slow)
 	url, _ := start(t, "--config", file, "--store", store, "--store-timeout=10s")
-	direct := []string{"--store", store, "--config", file, "--store-timeout=10s"}
-	ask := func(where []string, args ...string) (int, string) {
-		t.Helper()
-		code, stdout, stderr := do(t, nil, append(args, where...)...)
-		if stderr != "" {
-			t.Errorf("%q: %s", args, stderr)
-		}
-		return code, stdout
-	}
-	if code, _ := ask([]string{"--server", url}, "check", "k", "--permits", "2"); code != exitOK {
-		t.Errorf("of the service: exit code %d", code)
-	}
-	if code, out := ask(direct, "check", "k", "--permits", "3"); code != exitOK || !strings.Contains(out, "remaining    0\n") {
-		t.Errorf("of the store, after the service took 2 of 5: exit code %d\n%s", code, out)
-	}
-	if code, out := ask([]string{"--server", url}, "check", "k"); code != exitDenied {
-		t.Errorf("of the service, after the store gave the last: exit code %d\n%s", code, out)
-	}
-	if code, out := ask(direct, "check", "k", "--policy", "pair"); code != exitOK || !strings.Contains(out, "remaining    1\n") {
-		t.Errorf("a policy of the store: exit code %d\n%s", code, out)
-	}
-	ask(direct, "reset", "k")
-	if _, out := ask([]string{"--server", url}, "peek", "k"); !strings.Contains(out, "remaining    5\n") {
-		t.Errorf("of the service, after a reset of the store:\n%s", out)
-	}
+	transcript(t, "direct.txt", nil, "BASE", url, "DIRECT", "--store "+store+" --config "+file+" --store-timeout=10s")
 }

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
-	"io"
 	"regexp"
 	"strings"
 	"testing"
@@ -14,14 +12,7 @@ import (
 // What --demo makes up is seen by stint top, by lines and as JSON, with names for the token that it made.
 func TestDemoAndTop(t *testing.T) {
 	t.Parallel()
-	ctx, stop := context.WithCancel(t.Context())
-	log, writer := io.Pipe()
-	ended := make(chan int, 1)
-	go func() {
-		ended <- run(ctx, []string{"serve", "--demo", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"}, process{Out: io.Discard, Err: writer, Env: environment(nil)})
-		_ = writer.Close()
-	}()
-	_, lines := readAddr(t, log)
+	_, lines, stop := startIn(t, nil, "--demo", "--admin-listen", "127.0.0.1:0")
 	token := awaitMatch(t, lines, `admin_token=(\S+)`)
 	admin := "http://" + awaitMatch(t, lines, `service=admin addr=(\S+)`)
 	if dashboard := awaitMatch(t, lines, `dashboard=(\S+)`); dashboard != admin+"/" {
@@ -47,20 +38,13 @@ func TestDemoAndTop(t *testing.T) {
 		t.Errorf("without a token: exit code %d, %s", code, stderr)
 	}
 	stop()
-	if code := <-ended; code != exitOK {
-		t.Errorf("serve: exit code %d\n%s", code, lines)
-	}
-	rules := writeFile(t, someRules)
-	for _, args := range [][]string{{"--config", rules}, {"--store", "redis://127.0.0.1:1"}} {
-		says(t, nil, exitUsage, "--demo is given; allowed: only", append([]string{"serve", "--demo"}, args...)...)
-	}
 	if code, _, _ := do(t, nil, "top", "--admin", "http://"+testport.Address(t)); code == exitOK {
 		t.Error("top of nothing succeeds")
 	}
 }
 
 // awaitMatch waits for a line of the log, and returns what its parentheses hold.
-func awaitMatch(t *testing.T, log *lines, pattern string) (found string) {
+func awaitMatch(t testing.TB, log *lines, pattern string) (found string) {
 	t.Helper()
 	eventually(t, "a line with "+pattern, func() bool {
 		match := regexp.MustCompile(pattern).FindStringSubmatch(log.String())

@@ -55,5 +55,4 @@ descriptors:
 	})
 	ask(http.StatusOK) // what was used counts on
 	ask(http.StatusTooManyRequests)
-	says(t, nil, exitUsage, "only with grpc_listen", "serve", "--envoy-config", file)
 }

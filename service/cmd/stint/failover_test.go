@@ -100,7 +100,7 @@ func TestServerIsKilled(t *testing.T) {
 			if status, body := get(t, url+apipath.Readiness); status != 200 || strings.Contains(body, "DOWN") {
 				t.Errorf("readiness afterwards: %d %s", status, body)
 			}
-			eventually(t, "the log says so", func() bool { return strings.Contains(log.String(), "the store can be reached again") })
+			awaitLog(t, log, "the store can be reached again")
 			text := log.String()
 			if !regexp.MustCompile(`the store can be reached again" after=[0-9]\S*s decided_without=[1-9][0-9]*\n`).MatchString(text) {
 				t.Errorf("the log does not say after how long, and how many decisions were made:\n%s", text)
@@ -110,27 +110,6 @@ func TestServerIsKilled(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A server that is silent costs a check its timeout, the first one.
-func TestServerIsSilent(t *testing.T) {
-	t.Parallel()
-	redis := testredis.Start(t)
-	url, log := start(t, "--store", redis.URL(), "--store-timeout=2s")
-	if status, c := checked(t, url, "key=k"); status != 200 || c.Degraded {
-		t.Fatalf("%d %+v", status, c)
-	}
-	must.Do(t, redis.Pause())
-	t.Cleanup(func() { _ = redis.Resume() })
-	if status, c := checked(t, url, "key=k"); status != 200 || !c.Degraded {
-		t.Errorf("the first check: %d %+v", status, c)
-	}
-	eventually(t, "the log says so", func() bool { return strings.Contains(log.String(), "the store is unreachable") })
-	must.Do(t, redis.Resume())
-	eventually(t, "exact decisions", func() bool {
-		_, c := checked(t, url, "key=k")
-		return !c.Degraded
-	})
 }
 
 // Processes that share a store share its limits while it is unreachable, as many as there were.
@@ -158,31 +137,4 @@ func TestInstancesAreCounted(t *testing.T) {
 	if strings.Contains(log.String(), "panic") {
 		t.Error(log)
 	}
-}
-
-// What is unwise about the server is told when it is there, and once.
-func TestAdvice(t *testing.T) {
-	t.Parallel()
-	redis := testredis.Start(t, testredis.Config("maxmemory", "100mb"), testredis.Config("maxmemory-policy", "allkeys-lru"))
-	must.Do(t, redis.Stop())
-	_, log := start(t, "--store", redis.URL(), "--store-timeout=100ms")
-	eventually(t, "the store is unreachable", func() bool { return strings.Contains(log.String(), "the store is unreachable") })
-	if strings.Contains(log.String(), "maxmemory-policy") {
-		t.Error("the service knows a server that is not there")
-	}
-	redis.Restart(t)
-	eventually(t, "advice", func() bool { return strings.Contains(log.String(), "maxmemory-policy is allkeys-lru") })
-}
-
-// A process that nobody asks anything notices that its server is gone, and says so.
-func TestIdleProcessNoticesAnOutage(t *testing.T) {
-	t.Parallel()
-	redis := testredis.Start(t)
-	url, log := start(t, "--store", redis.URL(), "--store-timeout=100ms")
-	must.Do(t, redis.Stop())
-	eventually(t, "the log says so", func() bool { return strings.Contains(log.String(), "the store is unreachable") })
-	eventually(t, "so do the metrics", func() bool {
-		_, metrics := get(t, url+apipath.Metrics)
-		return strings.Contains(metrics, `rate_limiter_store_shards{state="unreachable"} 1`+"\n")
-	})
 }

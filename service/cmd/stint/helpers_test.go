@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -42,6 +43,12 @@ func get(t testing.TB, url string) (status int, body string) {
 	return fetch(t, http.MethodGet, url, "")
 }
 
+// awaitLog waits until a log has a text.
+func awaitLog(t testing.TB, log *lines, text string) {
+	t.Helper()
+	eventually(t, "the log says "+text, func() bool { return strings.Contains(log.String(), text) })
+}
+
 // put writes a file, in a folder that is made, beside it, and renames it, as editors do.
 func put(t testing.TB, path, text string) {
 	t.Helper()
@@ -79,24 +86,41 @@ func says(t testing.TB, env map[string]string, code int, want string, args ...st
 	return stdout + stderr
 }
 
-// A command line of a transcript, an arrow, an exit code and a text; and a word of a command line.
+// A command line of a transcript, an arrow, an exit code and a text; a word of a command line; a variable before it.
 var (
 	transcribed = regexp.MustCompile(`^(.*?) +(=|~)> (\d+) ?(.*)$`)
 	word        = regexp.MustCompile(`(?:'[^']*'|[^\s'])+`)
+	assigned    = regexp.MustCompile(`^([A-Z_]+)=(.*)$`)
 )
+
+// A step of a transcript is a command line, and what it says.
+type step struct {
+	text       string // of the transcript
+	env        map[string]string
+	args       []string
+	code       string
+	want       string
+	eventually bool
+	marked     map[string][]string // lines below the command line, by their marks
+}
 
 // transcript runs the command lines of a file in testdata, with values for $NAME in them. A line such as
 //
-//	check k --permits 0 => 1 stint: 400 Bad Request: permits
+//	STINT_TIMEOUT=1m check k --permits 0 => 1 stint: 400 Bad Request: permits
 //
 // says with what one exits and what it says, on either output; a text that begins with "stint:" begins the errors. A
-// fault says nothing on the standard output. With ~> the line is run until it exits and says so. Lines below $NAME:,
-// indented by a tab, are a file of that name.
+// fault says nothing on the standard output, and nothing ever says hunter2. With ~> the line is run until it does so.
+// Lines below $NAME:, indented by a tab, are a file of that name. Below a command line there may be lines with
+//
+//	& a text that it says, too
+//	! a text that it does not say
+//	| a line of its standard output, white space aside: all of them, in order; … stands for the rest of one, or of all
 func transcript(t *testing.T, name string, env map[string]string, values ...string) {
 	t.Helper()
 	for i := 0; i < len(values); i += 2 {
 		values[i] = "$" + values[i]
 	}
+	var steps []*step
 	for line := range strings.Lines(readFile(t, filepath.Join("testdata", name))) {
 		line = strings.TrimSuffix(line, "\n")
 		if text, indented := strings.CutPrefix(line, "\t"); indented {
@@ -107,28 +131,83 @@ func transcript(t *testing.T, name string, env map[string]string, values ...stri
 		if file, begins := strings.CutSuffix(line, ":"); begins && line[0] == '$' {
 			values = append(values, file, writeFile(t, ""))
 		}
-		parts := transcribed.FindStringSubmatch(strings.NewReplacer(values...).Replace(line))
-		if parts == nil {
-			continue // empty, or a comment
-		}
-		args := word.FindAllString(parts[1], -1)
-		for i := range args {
-			args[i] = strings.ReplaceAll(args[i], "'", "")
-		}
-		want := strings.ReplaceAll(parts[4], `\n`, "\n")
-		run := func() (bad string) {
-			code, stdout, stderr := do(t, env, args...)
-			fault := code == exitFailed || code == exitUsage || code == exitUnreachable
-			if fmt.Sprint(code) != parts[3] || !strings.Contains(stdout+stderr, want) || fault && stdout != "" ||
-				strings.HasPrefix(want, "stint:") && !strings.HasPrefix(stderr, want) {
-				return fmt.Sprintf("%s: stint %s exits with %d:\n%s%s", name, parts[1], code, stdout, stderr)
-			}
-			return ""
-		}
-		if parts[2] == "~" {
-			eventually(t, line, func() bool { return run() == "" })
-		} else if bad := run(); bad != "" {
-			t.Errorf("%s\nwant %s %s", bad, parts[3], parts[4])
+		line = strings.NewReplacer(values...).Replace(line)
+		if mark, text, _ := strings.Cut(line, " "); mark == "&" || mark == "!" || mark == "|" {
+			last := steps[len(steps)-1]
+			last.text += "\n" + line
+			last.marked[mark] = append(last.marked[mark], strings.ReplaceAll(text, `\n`, "\n"))
+		} else if parts := transcribed.FindStringSubmatch(line); parts != nil { // neither empty nor a comment
+			steps = append(steps, newStep(env, parts))
 		}
 	}
+	for _, s := range steps {
+		if s.eventually {
+			eventually(t, s.text, func() bool { return s.run(t) == "" })
+		} else if bad := s.run(t); bad != "" {
+			t.Errorf("%s: want\n%s\n%s", name, s.text, bad)
+		}
+	}
+}
+
+func newStep(env map[string]string, parts []string) *step {
+	s := &step{
+		text: parts[0], env: maps.Clone(env), args: word.FindAllString(parts[1], -1), code: parts[3],
+		want: strings.ReplaceAll(parts[4], `\n`, "\n"), eventually: parts[2] == "~", marked: map[string][]string{},
+	}
+	for i := range s.args {
+		s.args[i] = strings.ReplaceAll(s.args[i], "'", "")
+	}
+	for ; assigned.MatchString(s.args[0]); s.args = s.args[1:] {
+		if s.env == nil {
+			s.env = map[string]string{}
+		}
+		pair := assigned.FindStringSubmatch(s.args[0])
+		s.env[pair[1]] = pair[2]
+	}
+	return s
+}
+
+// run returns what is wrong with what a command line does.
+func (s *step) run(t *testing.T) (bad string) {
+	t.Helper()
+	code, stdout, stderr := do(t, s.env, s.args...)
+	said := stdout + stderr
+	good := fmt.Sprint(code) == s.code && strings.Contains(said, s.want) && !strings.Contains(said, "hunter2")
+	if strings.HasPrefix(s.want, "stint:") {
+		good = good && strings.HasPrefix(stderr, s.want)
+	}
+	for _, text := range s.marked["&"] {
+		good = good && strings.Contains(said, text)
+	}
+	for _, text := range s.marked["!"] {
+		good = good && !strings.Contains(said, text)
+	}
+	fault := code == exitFailed || code == exitUsage || code == exitUnreachable
+	if lines := s.marked["|"]; lines != nil {
+		good = good && hasLines(stdout, lines) && (fault || stderr == "")
+	} else if fault {
+		good = good && stdout == ""
+	}
+	if good {
+		return ""
+	}
+	return fmt.Sprintf("it exits with %d:\n%s%s", code, stdout, stderr)
+}
+
+// hasLines compares an output with lines of a transcript.
+func hasLines(output string, want []string) bool {
+	got := strings.Split(strings.TrimSuffix(output, "\n"), "\n")
+	for i, line := range want {
+		if line == "…" {
+			return i <= len(got)
+		}
+		if i == len(got) {
+			return false
+		}
+		text := strings.Join(strings.Fields(got[i]), " ")
+		if begin, open := strings.CutSuffix(line, "…"); text != line && (!open || !strings.HasPrefix(text, begin)) {
+			return false
+		}
+	}
+	return len(got) == len(want)
 }

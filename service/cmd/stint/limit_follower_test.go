@@ -36,7 +36,7 @@ func TestLimitsAreFollowed(t *testing.T) {
 	put(t, file, text("30", "50", "70"))
 	eventually(t, "the new policy is in force", func() bool { return check("policy=mail", `"limit":30,"remaining":29`) })
 	eventually(t, "the new default is in force", func() bool { return check("algorithm=TOKEN_BUCKET", `"limit":50,"remaining":4`) })
-	eventually(t, "the new rule is in force", func() bool { return strings.Contains(log.String(), "changed=[login]") })
+	awaitLog(t, log, "changed=[login]")
 
 	metrics := func(want string) bool {
 		_, body := get(t, url+apipath.Metrics)
@@ -66,7 +66,7 @@ func TestLimitsAreFollowed(t *testing.T) {
 	eventually(t, "all is well again", func() bool {
 		return metrics("rate_limiter_limits_current 1\n") && metrics("rate_limiter_rules_current 1\n")
 	})
-	eventually(t, "the log names the setting that needs a restart", func() bool { return strings.Contains(log.String(), "settings=[drain.delay]") })
+	awaitLog(t, log, "settings=[drain.delay]")
 	if !strings.Contains(log.String(), "added=[letters] removed=[mail]") {
 		t.Errorf("the log does not say what changed:\n%s", log)
 	}

@@ -79,19 +79,3 @@ func attributeOf(all []*common.KeyValue, name string) string {
 	}
 	return ""
 }
-
-// TestTelemetryRefuses: the variables that say whether a signal is sent are the service's own to read, so it refuses what it does not know.
-// All others are the SDK's, which reports a fault in the log and goes on.
-func TestTelemetryRefuses(t *testing.T) {
-	for variable, want := range map[string]string{
-		"OTEL_TRACES_EXPORTER=jaeger":      `OTEL_TRACES_EXPORTER is "jaeger"; allowed: otlp or none`,
-		"OTEL_METRICS_EXPORTER=prometheus": `OTEL_METRICS_EXPORTER is "prometheus"; allowed: otlp or none`,
-		"OTEL_SDK_DISABLED=yes":            `OTEL_SDK_DISABLED is "yes"; allowed: true or false`,
-	} {
-		name, text, _ := strings.Cut(variable, "=")
-		code, _, stderr := do(t, map[string]string{name: text}, "serve", "--listen", "127.0.0.1:0", "--admin-listen", "off")
-		if code != exitUsage || strings.Count(stderr, "stint: "+want) != 1 {
-			t.Errorf("%s: exit code %d, want once %s\n%s", variable, code, want, stderr)
-		}
-	}
-}

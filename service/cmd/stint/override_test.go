@@ -8,12 +8,6 @@ import (
 	"github.com/stint-go/stint/internal/must"
 )
 
-func TestOverrideCommand(t *testing.T) {
-	t.Parallel()
-	base, admin := startAdmin(t)
-	transcript(t, "override.txt", map[string]string{"STINT_ADMIN": admin, "STINT_SERVER": base})
-}
-
 // What is left of an override is said in whole seconds, and never too much.
 func TestOverrideLeft(t *testing.T) {
 	var o overrideRow

@@ -56,7 +56,7 @@ func TestNotReadyBeforeThePlane(t *testing.T) {
 		t.Errorf("with a silent plane: %d %s", status, text)
 	}
 	p.answers <- &discovery.DiscoveryResponse{TypeUrl: "type.example/other"}
-	eventually(t, "another type is refused", func() bool { return strings.Contains(log.String(), "the domains are refused") })
+	awaitLog(t, log, "the domains are refused")
 	if status, text := ready(url); status != http.StatusServiceUnavailable {
 		t.Errorf("with a plane of another kind: %d %s", status, text)
 	}

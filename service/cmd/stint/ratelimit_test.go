@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -15,7 +12,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -51,44 +47,17 @@ func drop(t testing.TB, variables map[string]string) *dropped {
 	for name, text := range all {
 		names = append(names, name+"="+text)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	stderr, writer := io.Pipe()
-	var stdout bytes.Buffer
-	code := make(chan int, 1)
-	go func() {
-		p := process{Out: &stdout, Err: writer, Env: environment(all), Environ: func() []string { return names }}
-		code <- run(ctx, []string{"ratelimit"}, p)
-		_ = writer.Close()
-	}()
 	d := &dropped{t: t}
-	d.http, d.log = readAddr(t, stderr)
+	p := process{Env: environment(all), Environ: func() []string { return names }}
+	d.http, d.log, d.stop = launch(t, p, "ratelimit")
 	// The debug listeners come first, and that of gRPC at once after that of HTTP.
-	eventually(t, "the gRPC listener is there", func() bool { return strings.Contains(d.log.String(), "service=grpc") })
+	d.grpc = awaitMatch(t, d.log, `service=grpc addr=(\S+)`)
 	for _, match := range listenPattern.FindAllStringSubmatch(d.log.String(), -1) {
 		switch match[1] {
-		case "grpc":
-			d.grpc = match[2]
 		case "debug":
 			d.debug = "http://" + match[2]
 		case "metrics":
 			d.metrics = "http://" + match[2]
-		}
-	}
-	d.http = "http://" + d.http
-	stopped := false
-	d.stop = func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		cancel()
-		select {
-		case got := <-code:
-			if got != exitOK || stdout.Len() > 0 {
-				t.Errorf("ratelimit: exit code %d, output %q\n%s", got, &stdout, d.log)
-			}
-		case <-time.After(patience):
-			t.Error("the service does not stop")
 		}
 	}
 	t.Cleanup(d.stop)
@@ -296,34 +265,6 @@ func TestRateLimitWithoutConfiguration(t *testing.T) {
 	}
 }
 
-// A file that is refused at the start leaves the limits of the others in force, and the service ready.
-func TestServesWithoutARefusedFile(t *testing.T) {
-	t.Parallel()
-	root := t.TempDir()
-	folder := filepath.Join(root, "config")
-	put(t, filepath.Join(folder, "a.yaml"), fmt.Sprintf(domainText, "d", 1))
-	put(t, filepath.Join(folder, "b.yaml"), "domain: other\ndescriptors: 5\n")
-	const denied = http.StatusTooManyRequests
-	body := `{"domain": "d", "descriptors": [{"entries": [{"key": "k", "value": "v"}]}]}`
-	d := drop(t, map[string]string{"RUNTIME_ROOT": root, "REDIS_URL": testredis.Start(t).Addr()})
-	served, _ := start(t, "--grpc-listen", "127.0.0.1:0", "--envoy-config", folder)
-	for name, url := range map[string]string{"ratelimit": d.http, "serve": served} {
-		first, _ := postJSON(t, url, body)
-		if second, _ := postJSON(t, url, body); first != http.StatusOK || second != denied {
-			t.Errorf("%s: the limit of the good file says %d, then %d", name, first, second)
-		}
-		status, text := get(t, url+"/actuator/health?details=true")
-		for _, want := range []string{"b.yaml refused; the domains of the other files are in force", `"state":"partial"`, "b.yaml:2:14: descriptors is 5"} {
-			if status != http.StatusOK || !strings.Contains(text, want) {
-				t.Errorf("%s: the health says %d, %s, want %s", name, status, text, want)
-			}
-		}
-		if _, text := get(t, url+"/metrics"); !strings.Contains(text, "ratelimit_service_config_load_error 1\n") {
-			t.Errorf("%s: the refused file is not counted", name)
-		}
-	}
-}
-
 // Each variable that is wrong is named once, with what is allowed, all of them at once.
 func TestRateLimitNamesWrongVariables(t *testing.T) {
 	wrong := map[string]string{
@@ -361,11 +302,6 @@ func TestRateLimitNamesWrongVariables(t *testing.T) {
 	}
 	if t.Failed() {
 		t.Logf("the errors:\n%s", stderr)
-	}
-	says(t, map[string]string{"CONFIG_TYPE": "ZOOKEEPER"}, exitUsage, `CONFIG_TYPE is "ZOOKEEPER"; allowed: FILE`, "ratelimit")
-	for _, rate := range []string{"7", "-1", "NaN", "all"} {
-		variables := map[string]string{"TRACING_ENABLED": "true", "TRACING_SAMPLING_RATE": rate}
-		says(t, variables, exitUsage, `TRACING_SAMPLING_RATE is "`+rate+`"; allowed: 0 to 1`, "ratelimit")
 	}
 }
 

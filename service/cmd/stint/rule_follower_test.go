@@ -21,6 +21,16 @@ func evaluated(t *testing.T, url, body string) (status int, matched []string) {
 	return status, answer.Matched
 }
 
+// decides expects that requests for login are decided with these statuses, by these rules.
+func decides(t *testing.T, url, rules string, statuses ...int) {
+	t.Helper()
+	for i, want := range statuses {
+		if status, matched := evaluated(t, url, login); status != want || strings.Join(matched, " ") != rules {
+			t.Errorf("request %d: %d by %v, want %d by %s", i, status, matched, want, rules)
+		}
+	}
+}
+
 const login = `{"method":"POST","path":"/login","ip":"192.0.2.1"}`
 
 func ruleFile(id, limit string) string {
@@ -30,14 +40,8 @@ func ruleFile(id, limit string) string {
 // Rules of the configuration decide from the first request on.
 func TestServeRules(t *testing.T) {
 	t.Parallel()
-	url, _ := start(t, "--config", writeFile(t, someRules))
-	for i, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {
-		if status, matched := evaluated(t, url, login); status != want || strings.Join(matched, " ") != "login everybody" {
-			t.Errorf("request %d: %d, %v, want %d", i, status, matched, want)
-		}
-	}
-	says(t, nil, exitUsage, "missing", "serve", "--config", writeFile(t, "rules: [{id: a, scope: per_user, banned: true}]"))
-	says(t, nil, exitUsage, "/no/such/rules", "serve", "--rules-from", "/no/such/rules")
+	url, _ := start(t, "--config", "testdata/rules.yaml")
+	decides(t, url, "login everybody", http.StatusOK, http.StatusOK, http.StatusTooManyRequests)
 }
 
 // Rules in a file are followed: what changes is in force, what is wrong is not, and clients keep
@@ -48,17 +52,11 @@ func TestServeFollowsRules(t *testing.T) {
 	put(t, path, ruleFile("login", "2"))
 	url, log := start(t, "--rules-from", path)
 	current(t, url, "1")
-	for _, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {
-		if status, _ := evaluated(t, url, login); status != want {
-			t.Fatalf("by the first rules: %d, want %d", status, want)
-		}
-	}
+	decides(t, url, "login", http.StatusOK, http.StatusOK, http.StatusTooManyRequests)
 
 	put(t, path, strings.Replace(ruleFile("login", "3"), "per_ip", "per_moon", 1))
-	eventually(t, "the faulty rules are refused", func() bool { return strings.Contains(log.String(), "per_moon") })
-	if status, _ := evaluated(t, url, login); status != http.StatusTooManyRequests {
-		t.Errorf("after faulty rules: %d, want those from before", status)
-	}
+	awaitLog(t, log, "per_moon")
+	decides(t, url, "login", http.StatusTooManyRequests)
 	eventually(t, "the refusal is counted", func() bool {
 		_, metrics := get(t, url+apipath.Metrics)
 		return strings.Contains(metrics, "rate_limiter_rules_refused_total 1")
@@ -71,21 +69,15 @@ func TestServeFollowsRules(t *testing.T) {
 	put(t, path, ruleFile("login", "2"))
 	current(t, url, "1")
 	ruleHealth(t, url, `"rules":{"status":"UP","details":{`, `"state":"current"`)
-	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "new rules are accepted again") })
+	awaitLog(t, log, "new rules are accepted again")
 	if strings.Contains(log.String(), "rules changed") {
 		t.Errorf("the log:\n%s", log)
 	}
 
 	put(t, path, ruleFile("login", "4")+ruleFile("also", "9"))
-	eventually(t, "the new rules are in force", func() bool { return strings.Contains(log.String(), "rules changed") })
-	for _, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {
-		if status, matched := evaluated(t, url, login); status != want || strings.Join(matched, " ") != "also login" {
-			t.Errorf("by the new rules: %d, %v, want %d: two of four are taken", status, matched, want)
-		}
-	}
+	awaitLog(t, log, "rules changed")
+	decides(t, url, "also login", http.StatusOK, http.StatusOK, http.StatusTooManyRequests) // two of four were taken
 	for _, want := range []string{"added=[also]", "changed=[login]", "removed=[]"} {
-		if !strings.Contains(log.String(), want) {
-			t.Errorf("the log lacks %s:\n%s", want, log)
-		}
+		awaitLog(t, log, want)
 	}
 }

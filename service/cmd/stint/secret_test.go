@@ -83,7 +83,7 @@ func TestNoSecretIsToldByAbsence(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			_, log := start(t, "--store", url, "--log-level=debug")
-			eventually(t, "the log says that the store is unreachable", func() bool { return strings.Contains(log.String(), "the store is unreachable") })
+			awaitLog(t, log, "the store is unreachable")
 			tells(t, "the log", log.String())
 			code, stdout, stderr := do(t, nil, "peek", "k", "--store", url)
 			if code != exitUnreachable || stdout != "" || !strings.Contains(stderr, "stint: store ") {
@@ -91,37 +91,5 @@ func TestNoSecretIsToldByAbsence(t *testing.T) {
 			}
 			tells(t, "the command", stderr)
 		})
-	}
-}
-
-// What is wrong with a configuration is told without what is secret in it.
-func TestNoSecretIsToldByErrors(t *testing.T) {
-	file := func(text string) string { return writeFile(t, text) }
-	key := "-----BEGIN PRIVATE KEY-----\n" + secretPassword + "\n-----END PRIVATE KEY-----\n"
-	store := func(url string) []string { return []string{"--store", url} }
-	yaml := func(text string) []string { return []string{"--config", file(text)} }
-	for name, args := range map[string][]string{
-		"a scheme":             store("http://user:" + secretPassword + "@host"),
-		"no scheme":            store("user:" + secretPassword + "@host:6379"),
-		"a port":               store("redis://user:" + secretPassword + "@host:port/0"),
-		"a database":           store("redis://user:" + secretPassword + "@host:6379/many"),
-		"a host of @":          store("redis://user:p@" + secretPassword + "@host:0"),
-		"percent":              store("redis://user:" + secretPassword + "%zz@127.0.0.1:1"),
-		"no sentinel's name":   store("redis-sentinel://user:" + secretPassword + "@127.0.0.1:1"),
-		"a file's URL":         yaml("store: {url: \"redis://u:" + secretPassword + "@h:x\"}\n"),
-		"a store of text":      yaml("store: redis://u:" + secretPassword + "@h\n"),
-		"a list":               yaml("store: {url: [redis://u:" + secretPassword + "@h]}\n"),
-		"not closed":           yaml("store: {url: \"redis://u:" + secretPassword + "@h\n"),
-		"tokens in the file":   yaml("api: {tokens: [" + secretToken + "]}\nadmin: {tokens_file: [" + secretAdmin + "]}\n"),
-		"tokens of characters": {"--api-tokens-file", file(secretToken + " and more\n")},
-		"a token too short":    {"--admin-tokens-file", file("hunter2\n")},
-		"a key for a cert":     {"--tls-cert-file", file(key), "--tls-key-file", file(key)},
-	} {
-		args := append([]string{"serve", "--listen=127.0.0.1:0", "--admin-listen=off", "--log-level=debug"}, args...)
-		code, stdout, stderr := do(t, nil, args...)
-		if code != exitUsage && code != exitFailed || !strings.Contains(stderr, "stint: ") {
-			t.Errorf("%s: exit code %d, %q", name, code, stderr)
-		}
-		tells(t, name, stdout+stderr)
 	}
 }

@@ -31,8 +31,7 @@ func editor(t *testing.T, url string) *rulestore.Manager {
 
 func manage(t *testing.T, opened rulestore.Store) *rulestore.Manager {
 	t.Helper()
-	m := must.Get(rulestore.NewManager(opened, rulestore.Options{}))(t)
-	return m
+	return must.Get(rulestore.NewManager(opened, rulestore.Options{}))(t)
 }
 
 // putLogin edits the login rule.
@@ -56,27 +55,14 @@ func TestServeSharedRules(t *testing.T) {
 	putLogin(t, shared, 2)
 	one, _ := start(t, "--store", server.URL())
 	other, log := start(t, "--store", server.URL())
-	for i, url := range []string{one, other, one} {
-		want := http.StatusOK
-		if i == 2 {
-			want = http.StatusTooManyRequests
-		}
-		if status, matched := evaluated(t, url, login); status != want || strings.Join(matched, " ") != "login" {
-			t.Errorf("request %d: %d, %v, want %d", i, status, matched, want)
-		}
-	}
+	decides(t, one, "login", http.StatusOK)
+	decides(t, other, "login", http.StatusOK)
+	decides(t, one, "login", http.StatusTooManyRequests)
 	putLogin(t, shared, 3)
-	eventually(t, "the edit is in force", func() bool { return strings.Contains(log.String(), "changed=[login]") })
-	if status, _ := evaluated(t, other, login); status != http.StatusOK {
-		t.Errorf("by the edited rule: %d", status)
-	}
-	if status, _ := evaluated(t, other, login); status != http.StatusTooManyRequests {
-		t.Errorf("the fourth of three: %d", status)
-	}
-	code, out, stderr := do(t, nil, "rules", "explain", "--store", server.URL(), "--path", "/login", "--ip", "192.0.2.1")
-	if code != exitDenied || !strings.Contains(out, "rule login decides") {
-		t.Errorf("explained: exit code %d, %s%s", code, out, stderr)
-	}
+	awaitLog(t, log, "changed=[login]")
+	decides(t, other, "login", http.StatusOK, http.StatusTooManyRequests)
+	explain := []string{"rules", "explain", "--store", server.URL(), "--path", "/login", "--ip", "192.0.2.1"}
+	says(t, nil, exitDenied, "rule login decides", explain...)
 }
 
 // A process that may not subscribe has the edits of others nonetheless, and says once that they take
@@ -88,12 +74,10 @@ func TestServeDeaf(t *testing.T) {
 	putLogin(t, shared, 1)
 	url := strings.Replace(server.URL(), "redis://", "redis://deaf:s3cret@", 1)
 	service, log := start(t, "--rules-from", url)
-	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "no notifications of edited rules") })
+	awaitLog(t, log, "no notifications of edited rules")
 	putLogin(t, shared, 2)
-	eventually(t, "the edit is in force", func() bool { return strings.Contains(log.String(), "changed=[login]") })
-	if status, matched := evaluated(t, service, login); status != http.StatusOK || strings.Join(matched, " ") != "login" {
-		t.Errorf("%d, %v", status, matched)
-	}
+	awaitLog(t, log, "changed=[login]")
+	decides(t, service, "login", http.StatusOK)
 	if text := log.String(); strings.Count(text, "no notifications of edited rules") != 1 || !strings.Contains(text, "NOPERM") || strings.Contains(text, "s3cret") {
 		t.Error(text)
 	}
@@ -108,16 +92,10 @@ func TestServeRulesInMongo(t *testing.T) {
 	shared := manage(t, opened)
 	putLogin(t, shared, 1)
 	service, log := start(t, "--rules-from", url)
-	for _, want := range []int{http.StatusOK, http.StatusTooManyRequests} {
-		if status, matched := evaluated(t, service, login); status != want || strings.Join(matched, " ") != "login" {
-			t.Errorf("%d, %v, want %d", status, matched, want)
-		}
-	}
+	decides(t, service, "login", http.StatusOK, http.StatusTooManyRequests)
 	putLogin(t, shared, 2)
-	eventually(t, "the edit is in force", func() bool { return strings.Contains(log.String(), "changed=[login]") })
-	if status, _ := evaluated(t, service, login); status != http.StatusOK {
-		t.Errorf("by the edited rule: %d", status)
-	}
+	awaitLog(t, log, "changed=[login]")
+	decides(t, service, "login", http.StatusOK)
 }
 
 // A process that starts while its rules are unreachable has none until they can be read, and says so: it is not
@@ -131,14 +109,12 @@ func TestServeWithoutItsRules(t *testing.T) {
 	closed, _ := start(t, "--store", server.URL(), "--on-store-failure", "closed")
 	local, _ := start(t, "--store", server.URL(), "--on-store-failure", "local")
 	for url, want := range map[string]int{open: http.StatusOK, closed: http.StatusServiceUnavailable, local: http.StatusServiceUnavailable} {
-		if status, matched := evaluated(t, url, login); status != want || len(matched) > 0 {
-			t.Errorf("without rules: %d, %v, want %d", status, matched, want)
-		}
+		decides(t, url, "", want)
 		if status, body := get(t, url+apipath.Readiness); status != http.StatusServiceUnavailable || !strings.Contains(body, `"rules":{"status":"DOWN"`) {
 			t.Errorf("readiness: %d %s", status, body)
 		}
 	}
-	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "no rules are in force yet") })
+	awaitLog(t, log, "no rules are in force yet")
 	if text := log.String(); !strings.Contains(text, "the rules could not be read yet") || strings.Contains(text, "stay in force") || strings.Contains(text, "rules are refused") {
 		t.Errorf("the log:\n%s", text)
 	}
@@ -178,11 +154,7 @@ func TestServeFromRulesCache(t *testing.T) {
 	})
 	must.Do(t, server.Stop())
 	url, log := start(t, "--rules-from", server.URL(), "--rules-cache", cache, "--on-store-failure", "closed")
-	for i, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {
-		if status, matched := evaluated(t, url, login); status != want || strings.Join(matched, " ") != "login" {
-			t.Errorf("request %d by the cache: %d, %v, want %d", i, status, matched, want)
-		}
-	}
+	decides(t, url, "login", http.StatusOK, http.StatusOK, http.StatusTooManyRequests)
 	if status, body := get(t, url+apipath.Readiness); status != http.StatusOK || !strings.Contains(body, "from rules_cache") {
 		t.Errorf("readiness: %d %s", status, body)
 	}
@@ -203,7 +175,7 @@ func TestServeWrongPassword(t *testing.T) {
 	server := testredis.Start(t, testredis.User("limiter", ">s3cret", "~*", "&*", "+@all"))
 	url := strings.Replace(server.URL(), "redis://", "redis://limiter:wrong@", 1)
 	_, log := start(t, "--rules-from", url)
-	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "wrong user name or password") })
+	awaitLog(t, log, "wrong user name or password")
 	if text := log.String(); !strings.Contains(text, `check="the user and password in rules_from"`) || strings.Contains(text, ":wrong@") {
 		t.Errorf("the log:\n%s", text)
 	}
@@ -249,9 +221,9 @@ func TestServeRestoresRules(t *testing.T) {
 		now, err := editor(t, server.URL()).Current(context.Background())
 		return err == nil && len(now.Rules) == 1 && now.Rules[0].ID == "login"
 	})
-	eventually(t, "it is said", func() bool { return strings.Contains(log.String(), "their history is gone") })
+	awaitLog(t, log, "their history is gone")
 	current(t, url, "1")
-	eventually(t, "that it is over is said too", func() bool { return strings.Contains(log.String(), "the rules' source is reachable again") })
+	awaitLog(t, log, "the rules' source is reachable again")
 	if text := log.String(); strings.Contains(text, "rules are refused") || !strings.Contains(text, " restored=2 revision=1 rules=1\n") {
 		t.Errorf("the log:\n%s", text)
 	}

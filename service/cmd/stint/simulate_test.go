@@ -20,75 +20,60 @@ oops
 192.0.2.2 - - [10/Oct/2026:13:55:37 +0000] "POST /c HTTP/1.1" 200 5 "-" "wget"
 `
 
+// simulated returns the lines that a simulation writes for its decisions.
+func simulated(t *testing.T, args ...string) (decisions []string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "a.jsonl")
+	code, _, stderr := do(t, nil, slices.Concat([]string{"simulate", "--decisions", path}, args)...)
+	if code != exitOK || stderr != "" {
+		t.Fatalf("exit %d: %s", code, stderr)
+	}
+	return strings.Split(strings.TrimSpace(readFile(t, path)), "\n")
+}
+
+// What is reported is in testdata/simulate.txt.
 func TestSimulateLog(t *testing.T) {
 	log, rules := writeFile(t, accessLog), writeFile(t, `
 - {id: all, scope: per_ip, limits: [{algorithm: fixed_window, limit: 2, window: 1m}]}
 - {id: wget, scope: per_ip, on_exceed: shadow, match: {headers: {User-Agent: wget}}, limits: [{algorithm: fixed_window, limit: 1, window: 1m}]}
 `)
-	decisions := filepath.Join(t.TempDir(), "a.jsonl")
-	args := []string{"simulate", "--limit", "{algorithm: token_bucket, capacity: 1, refill: 1/1h}", "--candidate", rules, log}
-	code, out, stderr := do(t, nil, append(args, "--decisions", decisions)...)
-	if code != exitOK || stderr != "" {
-		t.Fatalf("exit %d: %s", code, stderr)
-	}
-	for _, want := range []string{
-		"1 requests of the log were answered with 429", "1 of 5 lines are malformed", `line 3: no " " behind $remote_addr: "oops"`,
-		"the times of 4 requests are whole seconds", "up to 3 permits in a second",
-	} {
-		if !strings.Contains(out, want) {
-			t.Errorf("no %q in\n%s", want, out)
-		}
-	}
-	if lines := strings.Split(strings.TrimSpace(readFile(t, decisions)), "\n"); len(lines) != 8 ||
+	args := []string{"--limit", "{algorithm: token_bucket, capacity: 1, refill: 1/1h}", "--candidate", rules, log}
+	if lines := simulated(t, args...); len(lines) != 8 ||
 		!strings.Contains(lines[3], `"line":2,`) || !strings.Contains(lines[2], `"allowed":false,"reason":"limit","rule":"limit","key":"192.0.2.1"`) {
 		t.Errorf("decisions:\n%s", strings.Join(lines, "\n"))
 	}
-	code, out, stderr = do(t, nil, append(args, "--json")...)
-	var report simulate.Report
-	if err := json.Unmarshal([]byte(out), &report); err != nil || code != exitOK {
-		t.Fatalf("%v, exit %d: %s", err, code, stderr)
-	}
+	report := simulatedReport(t, args...)
 	first, second := report.Candidates[0], report.Candidates[1]
 	if first.Total.Admitted != 2 || first.Total.Denied != 2 || second.Total.Denied != 1 || len(second.Rules) != 2 || second.Rules[1].Requests != 1 {
 		t.Errorf("%+v\n%+v", first, second)
 	}
 }
 
+// simulatedReport is the report of a simulation.
+func simulatedReport(t *testing.T, args ...string) (report simulate.Report) {
+	t.Helper()
+	said := says(t, nil, exitOK, "", slices.Concat([]string{"simulate", "--json"}, args)...)
+	must.Do(t, json.Unmarshal([]byte(said), &report))
+	return report
+}
+
 // A rule that counts networks has clients that are networks, of a log, too.
 func TestSimulateNetworks(t *testing.T) {
 	log, rules := writeFile(t, accessLog), writeFile(t, "- {id: all, scope: {per_ip: {ipv4: 24}}, limits: [{algorithm: fixed_window, limit: 3, window: 1h}]}\n")
-	decisions := filepath.Join(t.TempDir(), "a.jsonl")
-	if code, _, stderr := do(t, nil, "simulate", "--candidate", rules, log, "--decisions", decisions); code != exitOK {
-		t.Fatalf("exit %d: %s", code, stderr)
-	}
-	lines := readFile(t, decisions)
+	lines := strings.Join(simulated(t, "--candidate", rules, log), "\n")
 	if strings.Count(lines, `"key":"192.0.2.0/24"`) != 4 || strings.Count(lines, `"allowed":false`) != 1 {
 		t.Errorf("decisions:\n%s", lines)
 	}
-	if _, out, _ := do(t, nil, "rules", "explain", "--rules", rules, "--ip", "192.0.2.77"); !strings.Contains(out, "192.0.2.0/24") {
-		t.Errorf("explained: %s", out)
-	}
+	says(t, nil, exitOK, "192.0.2.0/24", "rules", "explain", "--rules", rules, "--ip", "192.0.2.77")
 }
 
 // TestSimulateParts: requests are counted by an attribute, and what the log says is a candidate.
 func TestSimulateParts(t *testing.T) {
 	table := writeFile(t, "time,ip,team,status\n1000,a,search,200\n1001,a,search,429\n1002,b,<ads>,200\n1003,a,,429\n1004,b,<ads>,503\n")
-	decisions := filepath.Join(t.TempDir(), "a.jsonl")
-	code, out, stderr := do(t, nil, "simulate", "--limit", "{algorithm: fixed_window, limit: 1, window: 1h}", "--logged", "--by", "team",
-		"--decisions", decisions, table)
-	if code != exitOK || stderr != "" {
-		t.Fatalf("exit %d: %s", code, stderr)
-	}
-	for _, want := range []string{
-		"window: 1h}, by team: search 1 of 2 (50.00%), <ads> 1 of 2 (50.00%), none 0 of 1 (0.00%)\n",
-		"admitted by as logged, by team: search 1 of 2 (50.00%), <ads> 2 of 2 (100.00%), none 0 of 1 (0.00%)\n",
-	} {
-		if !strings.Contains(out, want) {
-			t.Errorf("no %q in\n%s", want, out)
-		}
-	}
-	if lines := readFile(t, decisions); !strings.Contains(lines, `"line":3,"time":1001000000,"candidate":"as logged","allowed":false,"reason":"logged"`) {
-		t.Errorf("decisions:\n%s", lines)
+	lines := simulated(t, "--limit", "{algorithm: fixed_window, limit: 1, window: 1h}", "--logged", "--by", "team", table)
+	want := `"line":3,"time":1001000000,"candidate":"as logged","allowed":false,"reason":"logged"`
+	if !strings.Contains(strings.Join(lines, "\n"), want) {
+		t.Errorf("no %s in the decisions %q", want, lines)
 	}
 }
 
@@ -127,47 +112,6 @@ func TestSimulateFaults(t *testing.T) {
 	says(t, nil, exitFailed, "stint: there are no decisions in the record", "simulate", "--replay", writeFile(t, ""))
 }
 
-// TestSimulateHead: the report begins with how the log was read, and says what rules look at in vain.
-func TestSimulateHead(t *testing.T) {
-	log := writeFile(t, `nginx-1  | 10.0.0.9 [10/Oct/2026:13:55:36 +0000] "GET /a HTTP/1.1" 200 "198.51.100.1, 10.0.0.5"
-nginx-1  | 10.0.0.9 [10/Oct/2026:13:55:37 +0000] "\\x16\\x03" 400 "198.51.100.2"
-nginx-1  | starting
-nginx-1  | 192.0.2.1 [10/Oct/2026:13:55:38 +0000] "GET /a HTTP/1.1" 200 "-"
-`)
-	rules := writeFile(t, `
-- {id: users, scope: per_user, missing: skip, limits: [{algorithm: fixed_window, limit: 2, window: 1m}]}
-- {id: hosts, scope: per_ip, match: {hosts: [a.example.com]}, limits: [{algorithm: fixed_window, limit: 2, window: 1m}]}
-- {id: paths, scope: per_ip, match: {paths: [/b]}, limits: [{algorithm: fixed_window, limit: 2, window: 1m}]}
-`)
-	args := []string{"simulate", "--candidate", rules, "--format", `nginx:$remote_addr [$time_local] "$request" $status "$http_x_forwarded_for"`}
-	code, out, stderr := do(t, nil, append(args, log)...)
-	if code != exitOK || stderr != "" {
-		t.Fatalf("exit %d: %s", code, stderr)
-	}
-	for _, want := range []string{
-		`format nginx:$remote_addr [$time_local] "$request" $status "$http_x_forwarded_for" behind compose: 3 of 4 lines are requests (75.00%)` + "\n",
-		"1 of 4 lines are malformed and left out. The first: line 3: ", "clients such as 10.0.0.9, 192.0.2.1\n",
-		"2 requests name hops before the client", "3 requests in 2s, from 2026-10-10T13:55:36", "1 requests have no method and path", "line 2: ",
-		"look at what none of the log's 3 requests has, so that none met them by it: hosts (host), users (user).", "No request met these rules",
-	} {
-		if !strings.Contains(out, want) {
-			t.Errorf("no %q in\n%s", want, out)
-		}
-	}
-	code, out, _ = do(t, nil, append(args, "--trusted-proxies", "10.0.0.0/8", log)...)
-	if code != exitOK || !strings.Contains(out, "clients such as 198.51.100.1, 198.51.100.2, 192.0.2.1\n") || strings.Contains(out, "hops") {
-		t.Errorf("exit %d: %s", code, out)
-	}
-	config := writeFile(t, "trusted_proxies: [10.0.0.0/8]\n")
-	if code, out, stderr = do(t, nil, append(args, "--config", config, log)...); code != exitOK || !strings.Contains(out, "such as 198.51.100.1,") {
-		t.Errorf("exit %d: %s%s", code, out, stderr)
-	}
-	code, _, stderr = do(t, nil, append(args, "--strict", log)...)
-	if code != exitFailed || !strings.Contains(stderr, "--strict: line 3: no ") || !strings.Contains(stderr, `"nginx-1  | starting"`) {
-		t.Errorf("exit %d: %s", code, stderr)
-	}
-}
-
 // TestExplainFormat prints lines as they are read, and with what is wrong with those that are not.
 func TestExplainFormat(t *testing.T) {
 	log := writeFile(t, accessLog+strings.Repeat(`192.0.2.3 - ann [10/Oct/2026:13:55:38 +0000] "GET /\x1b[31m HTTP/1.1" 200 5 "-" "curl"`+"\n", 20))
@@ -192,14 +136,10 @@ func TestExplainFormat(t *testing.T) {
 // most that was held at once. --limit takes the cost of each limit.
 func TestSimulateHolds(t *testing.T) {
 	table := writeFile(t, "time,key,cost,hold,actual\n1000.0,a,60,10s,20\n1001.0,a,60,10,\n1010.0,a,60,1s,0\n1010.5,a,20,1s,\n1010.6,a,20,1s,\n")
-	decisions := filepath.Join(t.TempDir(), "a.jsonl")
-	args := []string{"simulate", "--limit", "[{algorithm: concurrency, capacity: 2, cost: 1}, {algorithm: sliding_window_counter, limit: 100, window: 1h}]", table}
-	code, out, stderr := do(t, nil, append(args, "--decisions", decisions)...)
-	if code != exitOK || stderr != "" || !strings.Contains(out, "at once") {
-		t.Fatalf("exit %d: %s\n%s", code, stderr, out)
-	}
+	limits := "[{algorithm: concurrency, capacity: 2, cost: 1}, {algorithm: sliding_window_counter, limit: 100, window: 1h}]"
+	args := []string{"--limit", limits, table}
 	var allowed []string
-	for line := range strings.Lines(readFile(t, decisions)) {
+	for _, line := range simulated(t, args...) {
 		var verdict struct {
 			Allowed   bool
 			Remaining int64
@@ -211,11 +151,8 @@ func TestSimulateHolds(t *testing.T) {
 	if want := []string{"true 1", "false 40", "true 1", "true 0", "false 0"}; !slices.Equal(allowed, want) {
 		t.Errorf("decisions %q, want %q", allowed, want)
 	}
-	code, out, stderr = do(t, nil, append(args, "--json")...)
-	var report simulate.Report
-	if err := json.Unmarshal([]byte(out), &report); err != nil || code != exitOK {
-		t.Fatalf("%v, exit %d: %s", err, code, stderr)
-	}
+	says(t, nil, exitOK, "at once", append([]string{"simulate"}, args...)...)
+	report := simulatedReport(t, args...)
 	for _, limit := range report.Candidates[0].Rules[0].Limits {
 		switch limit.Limit {
 		case "concurrency 2":
@@ -226,27 +163,6 @@ func TestSimulateHolds(t *testing.T) {
 			if limit.ClientPeak != 100 {
 				t.Errorf("%+v", limit)
 			}
-		}
-	}
-}
-
-// TestSuggestNothing: of a rule without clients nothing is suggested.
-func TestSuggestNothing(t *testing.T) {
-	users := writeFile(t, "- {id: u, scope: per_user, missing: skip, limits: [{algorithm: fixed_window, limit: 5, window: 1m}]}\n")
-	code, out, _ := do(t, nil, "simulate", "--candidate", users, "--suggest", "90%", writeFile(t, "time,ip\n1,10.0.0.1\n2,10.0.0.1\n"))
-	if code != exitOK || !strings.Contains(out, "no request has a client of this rule") {
-		t.Errorf("exit %d: %s", code, out)
-	}
-}
-
-func TestSimulateSuggest(t *testing.T) {
-	code, out, stderr := do(t, nil, "simulate", "--pattern", "poisson", "--length", "4m", "--limit", "{algorithm: sliding_window_log, limit: 5, window: 1m}", "--suggest", "95%")
-	if code != exitOK || stderr != "" {
-		t.Fatalf("exit %d: %s", code, stderr)
-	}
-	for _, want := range []string{"limit: sliding_window_log ", "clients (95.", "with one less it is ", "tested on the last: there, ", "share never denied  "} {
-		if !strings.Contains(out, want) {
-			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
 }
