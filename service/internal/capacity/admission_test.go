@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 )
 
 func named(client string) func() string { return func() string { return client } }
@@ -19,94 +20,48 @@ func named(client string) func() string { return func() string { return client }
 // enter has a client's work begin.
 func enter(t *testing.T, a *Admission, cost int64, client string) *Ticket {
 	t.Helper()
-	work, err := a.Enter(t.Context(), cost, named(client))
-	if err != nil {
-		t.Fatalf("%s: %v", client, err)
-	}
+	work := must.Get(a.Enter(t.Context(), cost, named(client)))(t)
 	return &work
 }
 
-// begins is the order in which requests begin.
-type begins struct {
-	mu    sync.Mutex
-	order []string
-}
-
-func (b *begins) note(client string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.order = append(b.order, client)
-}
-
-func (b *begins) so() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return strings.Join(b.order, " ")
-}
-
-// A client that asks for little does not wait behind one that asks for much.
+// A client that asks for little does not wait behind one that asks for much, nor behind however many do, also with its second
+// request and those after it while none of theirs has ended.
 func TestTurnsAreFair(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := NewAdmission(1000)
-		active := enter(t, a, 1000, "heavy")
-		var got begins
-		ask := func(client string, cost int64) {
-			go func() {
-				work, err := a.Enter(t.Context(), cost, named(client))
-				if err != nil {
-					return
-				}
-				got.note(client)
-				work.Leave()
-			}()
+	for asks, want := range map[string]string{ // clients and their costs, of which no two heavy ones fit together
+		"heavy 1000, heavy 1000, heavy 1000, heavy 1000, heavy 1000, light 501, other 600": "light other heavy heavy heavy heavy heavy",
+		"heavy0 1000, heavy1 1000, heavy2 1000, light 1, light 1, light 1":                 "light light light heavy0 heavy1 heavy2",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a := NewAdmission(1000)
+			active := enter(t, a, 1000, "heavy")
+			var mu sync.Mutex
+			var order []string
+			for ask := range strings.SplitSeq(asks, ", ") {
+				var client string
+				var cost int64
+				must.Get(fmt.Sscan(ask, &client, &cost))(t)
+				go func() {
+					work, err := a.Enter(t.Context(), cost, named(client))
+					if err != nil {
+						return
+					}
+					mu.Lock()
+					order = append(order, client)
+					mu.Unlock()
+					work.Leave()
+				}()
+				synctest.Wait()
+			}
+			active.Leave()
 			synctest.Wait()
-		}
-		for range 5 {
-			ask("heavy", 1000)
-		}
-		ask("light", 501) // no two fit together
-		ask("other", 600)
-		active.Leave()
-		synctest.Wait()
-		if want := "light other heavy heavy heavy heavy heavy"; got.so() != want {
-			t.Errorf("%s, want %s", got.so(), want)
-		}
-		if n := a.active.Load(); n != 0 {
-			t.Errorf("%d operations are under way at the end", n)
-		}
-	})
-}
-
-// However many clients ask for much, one that asks for little goes before all of them, also with its second request and those
-// after it while none of theirs has ended.
-func TestLittleGoesBeforeMuch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := NewAdmission(1000)
-		active := enter(t, a, 1000, "heavy")
-		var got begins
-		ask := func(client string, cost int64) {
-			go func() {
-				work, err := a.Enter(t.Context(), cost, named(client))
-				if err != nil {
-					return
-				}
-				got.note(client)
-				work.Leave()
-			}()
-			synctest.Wait()
-		}
-		for i := range 3 {
-			ask(fmt.Sprint("heavy", i), 1000)
-		}
-		for range 3 {
-			ask("light", 1)
-		}
-		active.Leave()
-		synctest.Wait()
-		if want := "light light light heavy0 heavy1 heavy2"; got.so() != want {
-			t.Errorf("%s, want %s", got.so(), want)
-		}
-	})
+			if got := strings.Join(order, " "); got != want {
+				t.Errorf("after %s: %s, want %s", asks, got, want)
+			}
+			if n := a.active.Load(); n != 0 {
+				t.Errorf("%d operations are under way at the end", n)
+			}
+		})
+	}
 }
 
 // What does not get its turn in time is refused, and so is the heaviest when too many wait.
