@@ -25,7 +25,7 @@ import (
 
 // A receiver answers each attempt as the test says.
 type receiver struct {
-	answer func(attempt int) (status int) // 0 hangs
+	answers []int // the last one again and again; 0 hangs
 
 	mu       sync.Mutex
 	attempts [][]alerts.Alert
@@ -42,7 +42,7 @@ func (r *receiver) RoundTrip(request *http.Request) (*http.Response, error) {
 	r.attempts, r.at = append(r.attempts, body.Events), append(r.at, time.Since(r.began))
 	attempt := len(r.attempts)
 	r.mu.Unlock()
-	status := r.answer(attempt)
+	status := r.answers[min(attempt, len(r.answers))-1]
 	if status == 0 {
 		<-request.Context().Done()
 		return nil, request.Context().Err()
@@ -84,6 +84,16 @@ func start(t *testing.T, config alerts.Config) (sender *alerts.Sender, stop func
 	return sender, func() { cancel(); <-ended }
 }
 
+// receiving starts a sender whose receiver answers attempts with these statuses.
+func receiving(t *testing.T, config alerts.Config, answers ...int) (r *receiver, sender *alerts.Sender, stop func()) {
+	t.Helper()
+	r = &receiver{began: time.Now(), answers: answers}
+	asIs := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	config.Client = &http.Client{Transport: r, CheckRedirect: asIs}
+	sender, stop = start(t, config)
+	return r, sender, stop
+}
+
 func denied(client string) *stint.Event {
 	return &stint.Event{Rule: "login", Claim: stint.Claim{Key: client}}
 }
@@ -98,8 +108,7 @@ func near(client string) *stint.Event {
 // TestRetries: a receiver fails, hangs and returns; attempts carry the same IDs, at times that double.
 func TestRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &receiver{began: time.Now(), answer: func(attempt int) int { return []int{500, 0, 302, 503, 204, 204}[attempt-1] }}
-		sender, stop := start(t, alerts.Config{Client: &http.Client{Transport: r, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}})
+		r, sender, stop := receiving(t, alerts.Config{}, 500, 0, 302, 503, 204)
 		sender.Observe(t.Context(), denied("ann"))
 		sender.Observe(t.Context(), denied("bob"))
 		<-time.After(30 * time.Second)
@@ -127,15 +136,9 @@ func TestRetries(t *testing.T) {
 func TestNothingIsLostSilently(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		r := &receiver{began: time.Now(), answer: func(attempt int) int {
-			if attempt <= 3 {
-				return 500
-			}
-			return map[bool]int{true: 200, false: 0}[attempt == 4]
-		}}
-		sender, stop := start(t, alerts.Config{
-			Client: &http.Client{Transport: r}, MaxQueue: 5, MaxBatch: 2, MaxTries: 3, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		})
+		_, sender, stop := receiving(t, alerts.Config{
+			MaxQueue: 5, MaxBatch: 2, MaxTries: 3, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		}, 500, 500, 500, 200, 0)
 		for i := range 20 { // faster than they can be sent
 			sender.Observe(t.Context(), denied(fmt.Sprint(i)))
 		}
@@ -161,13 +164,7 @@ func TestNothingIsLostSilently(t *testing.T) {
 func TestKindsWaitApart(t *testing.T) {
 	for _, flood := range []alerts.Kind{alerts.NearLimit, alerts.Denied} {
 		synctest.Test(t, func(t *testing.T) {
-			r := &receiver{began: time.Now(), answer: func(attempt int) int {
-				if attempt == 1 {
-					return 500
-				}
-				return 204
-			}}
-			sender, stop := start(t, alerts.Config{Client: &http.Client{Transport: r}, MaxQueue: 5, MaxBatch: 2, RetryMin: time.Minute})
+			r, sender, stop := receiving(t, alerts.Config{MaxQueue: 5, MaxBatch: 2, RetryMin: time.Minute}, 500, 204)
 			for i := range 50 {
 				sender.Observe(t.Context(), map[alerts.Kind]func(string) *stint.Event{alerts.NearLimit: near, alerts.Denied: denied}[flood](fmt.Sprint(i)))
 			}
@@ -190,8 +187,7 @@ func TestKindsWaitApart(t *testing.T) {
 // TestOncePerWindow: a client is told of once for each kind, rule and window, which begin at multiples since the epoch.
 func TestOncePerWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // at midnight, 2000-01-01
-		r := &receiver{began: time.Now(), answer: func(int) int { return 200 }}
-		sender, stop := start(t, alerts.Config{Client: &http.Client{Transport: r}})
+		_, sender, stop := receiving(t, alerts.Config{}, 200)
 		<-time.After(59 * time.Minute)
 		other := denied("ann")
 		other.Rule = "search"
@@ -214,8 +210,7 @@ func TestOncePerWindow(t *testing.T) {
 // TestLinger: what waits when the context ends is sent still, for so long.
 func TestLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &receiver{began: time.Now(), answer: func(attempt int) int { return []int{500, 204, 204}[attempt-1] }}
-		sender, stop := start(t, alerts.Config{Client: &http.Client{Transport: r}, MaxBatch: 2, Linger: 2 * time.Second})
+		r, sender, stop := receiving(t, alerts.Config{MaxBatch: 2, Linger: 2 * time.Second}, 500, 204)
 		for _, client := range []string{"ann", "bob", "cyd"} {
 			sender.Observe(t.Context(), denied(client))
 		}
@@ -224,8 +219,7 @@ func TestLinger(t *testing.T) {
 		if got, want := sender.Stats(), (alerts.Stats{Sent: 3, Retries: 1}); got != want || len(r.clients(t)) != 3 {
 			t.Errorf("stats %+v, want %+v; clients %v", got, want, r.clients(t))
 		}
-		r = &receiver{began: time.Now(), answer: func(int) int { return 0 }}
-		sender, stop = start(t, alerts.Config{Client: &http.Client{Transport: r}, MaxBatch: 2, Linger: 2 * time.Second})
+		r, sender, stop = receiving(t, alerts.Config{MaxBatch: 2, Linger: 2 * time.Second}, 0)
 		for _, client := range []string{"ann", "bob", "cyd"} {
 			sender.Observe(t.Context(), denied(client))
 		}
@@ -314,8 +308,7 @@ func TestSignature(t *testing.T) {
 // TestHashedClients: the receiver gets the HMAC of a client, and once.
 func TestHashedClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &receiver{began: time.Now(), answer: func(int) int { return 200 }}
-		sender, stop := start(t, alerts.Config{Client: &http.Client{Transport: r}, Secret: []byte("between us"), HashClients: true})
+		r, sender, stop := receiving(t, alerts.Config{Secret: []byte("between us"), HashClients: true}, 200)
 		sender.Observe(t.Context(), denied("ann"))
 		sender.Observe(t.Context(), denied("ann"))
 		<-time.After(2 * time.Second)
@@ -330,8 +323,7 @@ func TestHashedClients(t *testing.T) {
 // An alert says of which class the request was, and by what it was charged, if the rule has such.
 func TestClassAndVia(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &receiver{began: time.Now(), answer: func(int) int { return 200 }}
-		sender, stop := start(t, alerts.Config{Client: &http.Client{Transport: r}})
+		r, sender, stop := receiving(t, alerts.Config{}, 200)
 		late, some := denied("ann"), near("ben")
 		late.Class, some.Class, some.Via = "batch", "critical", "borrowed"
 		for _, event := range []*stint.Event{late, some, denied("cem")} {

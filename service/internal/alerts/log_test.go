@@ -48,8 +48,8 @@ const (
 func TestFailureIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		r := &receiver{began: time.Now(), answer: func(attempt int) int { return []int{403, 403, 500, 204, 204, 0, 204}[attempt-1] }}
-		sender, stop := start(t, alerts.Config{URL: secretURL, Client: &http.Client{Transport: r}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		config := alerts.Config{URL: secretURL, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		r, sender, stop := receiving(t, config, 403, 403, 500, 204, 204, 0, 204)
 		for _, client := range []string{"a", "b", "c"} {
 			sender.Observe(t.Context(), denied(client))
 			<-time.After(time.Minute)
@@ -102,11 +102,10 @@ func TestFailureWithoutSecrets(t *testing.T) {
 func TestLostAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		r := &receiver{began: time.Now(), answer: func(int) int { return 403 }}
-		sender, stop := start(t, alerts.Config{
-			URL: secretURL, Client: &http.Client{Transport: r}, MaxQueue: 3, MaxBatch: 1, MaxTries: 100, Linger: 2 * time.Second,
+		_, sender, stop := receiving(t, alerts.Config{
+			URL: secretURL, MaxQueue: 3, MaxBatch: 1, MaxTries: 100, Linger: 2 * time.Second,
 			Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		})
+		}, 403)
 		clients := 0
 		notify := func(n int) {
 			for range n {
@@ -138,8 +137,8 @@ func TestLostAreLogged(t *testing.T) {
 func TestEndIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		r := &receiver{began: time.Now(), answer: func(int) int { return 0 }}
-		sender, stop := start(t, alerts.Config{URL: secretURL, Client: &http.Client{Transport: r}, MaxBatch: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		config := alerts.Config{URL: secretURL, MaxBatch: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		_, sender, stop := receiving(t, config, 0)
 		sender.Observe(t.Context(), denied("a"))
 		sender.Observe(t.Context(), denied("b"))
 		synctest.Wait()
