@@ -13,6 +13,7 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testtable"
 	"github.com/stint-go/stint/service/internal/simulate"
 )
 
@@ -132,41 +133,10 @@ func TestWrapped(t *testing.T) {
 // TestRefused: nothing is read of what is no log, or of a log of which too little is known, and the error says why.
 func TestRefused(t *testing.T) {
 	const line = `192.0.2.1 - - [10/Oct/2026:13:55:36 +0000] "GET / HTTP/1.1" 200 5 "-" "curl"` + "\n"
-	for _, test := range []struct{ format, text, want string }{
-		{"", "garbage\n\n", `The first, as combined: line 1: no " " behind $remote_addr: "garbage"`},
-		{"", "\n\n", "there are no lines"},
-		{"combined", "garbage\n", "no line is a request. The first: line 1: "},
-		{"", line + "oops\noops\n", "1 of the first 3 lines are requests in the format combined; expected at least half"},
-		{"", `{"time":"2026-10-10T13:00:00Z","who":"192.0.2.1"}`, "line 1: no client; looked for ip, client, "},
-		{"", `{"time":"2026-10-10T13:00:00Z","who":"192.0.2.1"}`, "found time, who: "},
-		{"", `{"at":"2026-10-10T13:00:00Z","ip":"192.0.2.1"}`, "line 1: no time; looked for start_time, "},
-		{"", `{"at":"2026-10-10T13:00:00Z","ip":"192.0.2.1"}`, "found at, ip: "},
-		{"", `{"log":"starting\n","stream":"stdout","time":"2026-10-10T13:00:00Z"}`, "found log, stream, time: "},
-		{"", `{"time":"2026-10-10T13:00:00Z","ip":"192.0.2.1"`, "as json: line 1: "},
-		{"", "\xfd7zXZ\x00\x00\x04", `the input is "xz"; allowed: text, gzip, zstd or bzip2; xz -dc FILE | stint simulate - reads it`},
-		{"", "\x04\x22\x4d\x18\x64", `the input is "lz4"`},
-		{"", "PK\x03\x04\x14", `the input is "zip"`},
-		{"", bzipped[:20], "unexpected EOF"},
-		{"nginx:$remote_addr$time_local", "", "a text between $remote_addr and the next variable"},
-		{"nginx:$remote_addr $request", "", "no time; looked for "},
-		{"apache:%t %r", "", "no client; looked for "},
-		{"nginx:no variables", "", "variables such as $remote_addr"},
-		{"json:klient=a", "", "FIELD=NAME"},
-		{"json:client", "", "FIELD=NAME"},
-		{"xml", "", `format is "xml"`},
-		{"xml:a", "", `nginx:LOG_FORMAT`},
-		{"csv", "when,who\n1,a\n", "no time; looked for "},
-		{"w3c", "2026-10-10 13:00:00 192.0.2.1\n", "no line with #Fields before it"},
-		{"tsv", "time\tip\n1\n", "1 columns; expected 2"},
-		{"combined", strings.Replace(line, "192.0.2.1", "www.example.com:443", 1), "client"},
-		{"combined", strings.Replace(line, "192.0.2.1", "-", 1), "client"},
-		{"combined", strings.Replace(line, "- - [", "- a b [", 1), `no " [" behind $remote_user`},
-		{"combined", strings.Replace(line, "200 5", "200 -x", 1), `size "-x"`},
-		{"common", line, `no end of the line behind $bytes_sent`},
-		{"combined", strings.Replace(line, `"curl"`, `"curl" 5`, 1), `" 5" behind the end of the format`},
-	} {
-		if got := refused(t, simulate.ReaderOptions{Format: test.format}, test.text); !strings.Contains(got, test.want) {
-			t.Errorf("%q by %q: %s; want %q", test.text, test.format, got, test.want)
+	for _, row := range testtable.Rows[struct{ Format, Text, Want string }](t, "testdata/refused.txt") {
+		text := strings.NewReplacer("$LINE", line, "$BZIPPED", bzipped[:20]).Replace(row.Text)
+		if got := refused(t, simulate.ReaderOptions{Format: row.Format}, text); !strings.Contains(got, row.Want) {
+			t.Errorf("%q by %q: %s; want %q", text, row.Format, got, row.Want)
 		}
 	}
 	// A limit of the command line counts addresses.
@@ -205,30 +175,16 @@ func TestHops(t *testing.T) {
 	proxies := clientip.Config{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.0.2.5/32")}}
 	own := proxies
 	own.Headers = []string{"X-Real-Ip"}
-	for _, test := range []struct {
-		line       string
-		format     string
-		config     clientip.Config
-		want       string
-		unbelieved int64
-	}{
-		{"198.51.100.1, 192.0.2.5" + rest, "", clientip.Config{}, "192.0.2.5", 1},
-		{"198.51.100.1, 192.0.2.5" + rest, "", proxies, "198.51.100.1", 0},
-		{"203.0.113.1, 198.51.100.1, 10.0.0.1" + rest, "", proxies, "198.51.100.1", 0},
-		{"2001:db8:1:2::9, 192.0.2.5" + rest, "", proxies, "2001:db8:1:2::/64", 0},
-		{"10.0.0.1" + rest + ` "203.0.113.1, 198.51.100.1"`, "", proxies, "198.51.100.1", 0},
-		{"10.0.0.1" + rest + ` "203.0.113.1, 198.51.100.1"`, "", clientip.Config{}, "10.0.0.1", 1},
-		{"192.0.2.9" + rest + ` "203.0.113.1"`, "", proxies, "192.0.2.9", 1},
-		{"10.0.0.1" + rest + ` "-"`, "", proxies, "10.0.0.1", 0},
-		{`{"time":1,"remote_addr":"10.0.0.1:5","http_x_forwarded_for":"198.51.100.1:7"}`, "", proxies, "198.51.100.1", 0},
-		{`10.0.0.1 1790000000.5 198.51.100.1`, "nginx:$remote_addr $msec $http_x_real_ip", own, "198.51.100.1", 0},
-		{"[2001:db8::1]:443" + rest, "", clientip.Config{IPv6Prefix: 128}, "2001:db8::1", 0},
-		{"unix:" + rest, "", clientip.Config{}, "unix:", 0},
-		{"web-1.example.com" + rest, "", clientip.Config{}, "web-1.example.com", 0},
-	} {
-		events, input := read(t, simulate.ReaderOptions{Format: test.format, ClientIP: test.config}, test.line)
-		if len(events) != 1 || events[0].Request.Address != test.want || input.Forwarded != test.unbelieved {
-			t.Errorf("%s with %v: %+v %+v; want %s", test.line, test.config, events, input, test.want)
+	configs := map[string]clientip.Config{"none": {}, "proxies": proxies, "own": own, "whole": {IPv6Prefix: 128}}
+	for _, row := range testtable.Rows[struct {
+		Config, Want string
+		Unbelieved   int
+		Format, Line string
+	}](t, "testdata/hops.txt") {
+		line := strings.ReplaceAll(row.Line, "$REST", rest)
+		events, input := read(t, simulate.ReaderOptions{Format: row.Format, ClientIP: configs[row.Config]}, line)
+		if len(events) != 1 || events[0].Request.Address != row.Want || input.Forwarded != int64(row.Unbelieved) {
+			t.Errorf("%s with %s: %+v %+v; want %s", line, row.Config, events, input, row.Want)
 		}
 	}
 }

@@ -260,22 +260,8 @@ func TestHoldsBesideWaits(t *testing.T) {
 	}
 }
 
-func TestHoldsThatAreNone(t *testing.T) {
-	for _, test := range []struct{ text, want string }{
-		{"time,hold\n1,x\n", `line 2: hold "x"; expected 0s to 366d, such as 2.5s, or a number of seconds`},
-		{"time,hold\n1,-1s\n", `hold "-1s"; expected`},
-		{"time,hold\n1,367d\n", `hold "367d"; expected`},
-		{"time,hold\n1,.\n", `hold "."; expected`},
-		{"time,hold,actual\n1,1s,-1\n", `actual "-1"; expected 0 to 1000000000`},
-		{"time,hold,actual\n1,1s,1.5\n", `actual "1.5"; expected 0 to`},
-		{"time,actual,hold\n1,5,\n", "line 2: actual 5 without hold"},
-		{`{"time":1,"key":"a","hold":true}` + "\n", `hold "true"; expected`},
-		{`{"time":1,"key":"a","actual":0}` + "\n", "actual 0 without hold"},
-	} {
-		if got := refused(t, simulate.ReaderOptions{}, test.text); !strings.Contains(got, test.want) {
-			t.Errorf("%q: %s; want %q", test.text, got, test.want)
-		}
-	}
+// Holds that are none are in testdata/refused.txt.
+func TestHoldsOfJSON(t *testing.T) {
 	events, _ := read(t, simulate.ReaderOptions{}, `{"time":1,"key":"a","hold":2.5,"actual":0}`+"\n"+`{"time":1,"key":"a","hold":"1m"}`+"\n")
 	if len(events) != 2 || *events[0].Hold != (simulate.Hold{For: 2500 * time.Millisecond}) || *events[1].Hold != (simulate.Hold{For: time.Minute, Actual: -1}) {
 		t.Errorf("%+v", events)
