@@ -12,6 +12,7 @@ import (
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testredis"
+	"github.com/stint-go/stint/internal/testtable"
 	"github.com/stint-go/stint/service/internal/config"
 )
 
@@ -41,36 +42,21 @@ func TestDoctorOfServers(t *testing.T) {
 			return []string{args[2], "unwise"}, nil
 		}}
 	}
-	for _, test := range []struct {
-		name    string
-		server  redisconn.Server
-		timeout time.Duration
-		check   string
-		want    string
-	}{
-		{"old Redis", server("redis_version:6.0.16", 0), time.Minute, "version", Wrong},
-		{"Redis", server("redis_version:6.2.0", 0), time.Minute, "version", OK},
-		{"Redis 10", server("redis_version:10.0.0", 0), time.Minute, "version", OK},
-		{"Valkey", server("redis_version:7.2.4\r\nvalkey_version:8.1.0", 0), time.Minute, "version", OK},
-		{"old Valkey", server("redis_version:7.2.4\r\nvalkey_version:7.1.0", 0), time.Minute, "version", Wrong},
-		{"Active-Active", server("redis_version:7.4.0\r\n# CRDT Context\r\ncrdt_config_version:3", 0), time.Minute, "active-active", Wrong},
-		{"one region", server("redis_version:7.4.0", 0), time.Minute, "active-active", ""},
-		{"a clock behind", server("redis_version:7.0.0", -time.Hour), time.Minute, "clock", Advice},
-		{"a clock ahead", server("redis_version:7.0.0", time.Hour), time.Minute, "clock", Advice},
-		{"a clock", server("redis_version:7.0.0", 0), time.Minute, "clock", OK},
-		{"far away", server("redis_version:7.0.0", 0), 1, "round trip", Advice},
-		{"nothing allowed", server("", 0), time.Minute, "version", Unknown},
-	} {
-		d := &doctor{config: config.Config{Store: config.Store{Timeout: test.timeout}}}
-		d.lookAtServer(t.Context(), test.server)
+	for _, row := range testtable.Rows[struct {
+		Name, Info     string
+		Clock, Timeout time.Duration
+		Check, Want    string
+	}](t, "testdata/servers.txt") {
+		d := &doctor{config: config.Config{Store: config.Store{Timeout: row.Timeout}}}
+		d.lookAtServer(t.Context(), server(row.Info, row.Clock))
 		var got string
 		for _, f := range d.findings {
-			if f.Check == test.check {
+			if f.Check == row.Check {
 				got = f.Status
 			}
 		}
-		if got != test.want {
-			t.Errorf("%s: %s is %q, want %q: %+v", test.name, test.check, got, test.want, d.findings)
+		if got != row.Want {
+			t.Errorf("%s: %s is %q, want %q: %+v", row.Name, row.Check, got, row.Want, d.findings)
 		}
 	}
 }
@@ -97,54 +83,35 @@ func TestDoctorOfSentinels(t *testing.T) {
 			return append(known, of...), nil
 		}}
 	}
-	well := sentinel("x", "")
-	for name, test := range map[string]struct {
-		sentinels []redisconn.Server
-		want      string
-	}{
-		"well":          {[]redisconn.Server{well, well, well}, ""},
-		"unreachable":   {[]redisconn.Server{well, well, sentinel()}, Unreachable},
-		"quorum":        {[]redisconn.Server{well, well, sentinel("quorum", "4")}, Wrong},
-		"down":          {[]redisconn.Server{well, well, sentinel("flags", "s_down,master")}, Wrong},
-		"two":           {[]redisconn.Server{sentinel("num-other-sentinels", "1"), sentinel("num-other-sentinels", "1")}, Advice},
-		"not all named": {[]redisconn.Server{well}, Advice},
-		"no replica":    {[]redisconn.Server{well, well, sentinel("num-slaves", "0")}, Advice},
-		"two primaries": {[]redisconn.Server{well, well, sentinel("ip", "10.0.0.2")}, Wrong},
-	} {
+	for _, row := range testtable.Rows[struct{ Name, Want, Sentinels string }](t, "testdata/sentinels.txt") {
+		var all []redisconn.Server
+		for _, of := range strings.Split(row.Sentinels, ", ") {
+			all = append(all, sentinel(strings.Fields(strings.TrimPrefix(of, "gone"))...))
+		}
 		d := &doctor{}
-		d.lookAtSentinels(t.Context(), "mymaster", test.sentinels)
+		d.lookAtSentinels(t.Context(), "mymaster", all)
 		got := ""
 		for _, f := range d.findings {
 			if f.Status != OK {
 				got = f.Status
 			}
 		}
-		if got != test.want {
-			t.Errorf("%s: %q, want %q: %+v", name, got, test.want, d.findings)
+		if got != row.Want {
+			t.Errorf("%s: %q, want %q: %+v", row.Name, got, row.Want, d.findings)
 		}
 	}
-	for name, test := range map[string]struct {
-		role, replicas, least, want string
-	}{
-		"alone":             {"master", "0", "0", ""},
-		"a replica":         {"slave", "0", "0", ""},
-		"one":               {"master", "1", "0", OK},
-		"one that is asked": {"master", "1", "1", Advice},
-		"too few":           {"master", "1", "2", Wrong},
-		"two":               {"master", "2", "0", Advice},
-		"one of two":        {"master", "2", "1", OK},
-	} {
+	for _, row := range testtable.Rows[struct{ Name, Role, Replicas, Least, Want string }](t, "testdata/replicas.txt") {
 		d := &doctor{}
 		server := redisconn.Server{Ask: func(context.Context, ...string) ([]string, error) {
-			return []string{"min-replicas-to-write", test.least}, nil
+			return []string{"min-replicas-to-write", row.Least}, nil
 		}}
-		d.lookAtReplicas(t.Context(), server, map[string]string{"role": test.role, "connected_slaves": test.replicas})
+		d.lookAtReplicas(t.Context(), server, map[string]string{"role": row.Role, "connected_slaves": row.Replicas})
 		got := ""
 		for _, f := range d.findings {
 			got = f.Status
 		}
-		if got != test.want {
-			t.Errorf("%s: %q, want %q", name, got, test.want)
+		if got != row.Want {
+			t.Errorf("%s: %q, want %q", row.Name, got, row.Want)
 		}
 	}
 }
