@@ -19,6 +19,7 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testtable"
 )
 
 // restOf asks a server.
@@ -135,33 +136,14 @@ func TestRESTReads(t *testing.T) {
 		}
 	}()
 	const admitted, denied = `{"allowed":true,"at":7}`, `{"allowed":false,"at":8}`
+	texts := strings.NewReplacer("$ADMITTED", admitted, "$DENIED", denied, "$LONG", strings.Repeat("x", 70_000))
 	patient := restOf(t, "http://"+listener.Addr().String(), "", time.Minute)
 	silent := restOf(t, "http://"+listener.Addr().String(), "", 20*time.Millisecond)
-	for text, want := range map[string]string{
-		"200 OK\r\nX: keep\r\nContent-Length: 23\r\n\r\n" + admitted:                                         "7 true false",
-		"200 OK\r\nX: keep\r\nTransfer-Encoding: chunked\r\n\r\n17\r\n" + admitted + "\r\n0\r\nA: b\r\n\r\n": "7 true false",
-		"200 OK\r\n\r\n" + admitted: "7 true false",
-		"200 OK\r\nConnection: close\r\nContent-Length: 23\r\n\r\n" + admitted:                    "7 true false",
-		"103 Early Hints\r\n\r\nHTTP/1.1 429 X\r\nX: keep\r\nContent-Length: 24\r\n\r\n" + denied: "8 false false",
-		"401 X\r\nX: keep\r\nContent-Length: 24\r\n\r\n" + denied:                                 "8 false false",
-		"200 OK\r\nX: keep\r\nContent-Length: 23\r\n\r\n" + admitted + "more":                     "7 true false",
-		"200 OK\r\nX: keep\r\nContent-Length: 24\r\n\r\n" + denied:                                "not answer like stint: status 200",
-		"429 X\r\nX: keep\r\nContent-Length: 23\r\n\r\n" + admitted:                               "not answer like stint: status 429",
-		"302 X\r\nLocation: /\r\nX: keep\r\nContent-Length: 23\r\n\r\n" + admitted:                "not answer like stint: status 302",
-		"200 OK\r\nX: keep\r\nContent-Length: 2\r\n\r\nhi":                                        "not answer like stint: status 200",
-		"200 OK\r\nX: keep\r\nContent-Length: 16\r\n\r\n" + `{"allowed":true}`:                    "not answer like stint: status 200",
-		"200 OK\r\nContent-Length: 99\r\n\r\n" + admitted:                                         "no answer: unexpected EOF",
-		"200 OK\r\nX: " + strings.Repeat("x", 70_000):                                             "no answer: unexpected EOF",
-		"200 OK\r\nX: keep\r\n": "i/o timeout",
-		"":                      "no answer: ",
-		"400 X\r\nX: keep\r\nContent-Length: 54\r\n\r\n" + `{"title":"Bad Request","status":400,"detail":"key is"}` + "  ": "400 Bad Request: key is",
-	} {
-		if text != "" {
-			text = "HTTP/1.1 " + text
-		}
+	for _, row := range testtable.Rows[struct{ Want, Text string }](t, "testdata/answers.txt") {
+		text := texts.Replace(row.Text)
 		answer.Store(&text)
 		ask := patient
-		if want == "i/o timeout" {
+		if row.Want == "i/o timeout" {
 			ask = silent
 		}
 		a, err := ask(t.Context(), "k")
@@ -169,8 +151,8 @@ func TestRESTReads(t *testing.T) {
 		if err != nil {
 			said = err.Error()
 		}
-		if !strings.Contains(said, want) {
-			t.Errorf("%.200q is %s, want %s", text, said, want)
+		if !strings.Contains(said, row.Want) {
+			t.Errorf("%.200q is %s, want %s", text, said, row.Want)
 		}
 	}
 	_ = listener.Close()
