@@ -15,30 +15,19 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/stint-go/stint/internal/testtable"
 )
 
 // TestRecordedBelow: the bound for requests that name no trace is the sampler's; without a part that can be read, all are recorded, as the
 // SDK has it.
 func TestRecordedBelow(t *testing.T) {
 	const all = 1 << 63
-	for _, test := range []struct {
-		sampler, part string
-		want          uint64
-	}{
-		{"", "", all},
-		{"always_off", "", 0},
-		{"parentbased_always_off", "", 0},
-		{"ParentBased_TraceIDRatio", "0.25", all / 4},
-		{"traceidratio", "0", 0},
-		{"traceidratio", "", all},
-		{"traceidratio", "1%", all},
-		{"traceidratio", "1.1", all},
-		{"traceidratio", "-0.1", all},
-		{"traceidratio", "NaN", all},
-	} {
-		variables := map[string]string{"OTEL_TRACES_SAMPLER": test.sampler, "OTEL_TRACES_SAMPLER_ARG": test.part}
-		if got := recordedBelow(func(name string) string { return variables[name] }); got != test.want {
-			t.Errorf("%s of %q: %d, want %d", test.sampler, test.part, got, test.want)
+	bounds := map[string]uint64{"all": all, "quarter": all / 4, "none": 0}
+	for _, row := range testtable.Rows[struct{ Sampler, Part, Bound string }](t, "testdata/samplers.txt") {
+		variables := map[string]string{"OTEL_TRACES_SAMPLER": row.Sampler, "OTEL_TRACES_SAMPLER_ARG": row.Part}
+		if got := recordedBelow(func(name string) string { return variables[name] }); got != bounds[row.Bound] {
+			t.Errorf("%s of %q: %d, want %s", row.Sampler, row.Part, got, row.Bound)
 		}
 	}
 }
