@@ -19,6 +19,7 @@ import (
 
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testtable"
 )
 
 // answers serves answers to checks, the last one again and again.
@@ -47,52 +48,35 @@ var (
 
 // A command runs if the check is allowed, now or later, and its exit code is passed on; else stint's own exit codes say why not.
 func TestGuardedCommand(t *testing.T) {
-	notRunnable := writeFile(t, "#!/bin/sh\n")
-	for name, test := range map[string]struct {
-		answers        []api.CheckResponse
-		args           []string // after the key; RAN is a file that the command makes
-		code           int
-		ran            bool
-		asked          int
-		stdout, stderr string
-	}{
-		"allowed":                 {[]api.CheckResponse{admitted}, []string{"--", "sh", "-c", "touch RAN; echo out; echo err >&2; exit 7"}, 7, true, 1, "out\n", "err\n"},
-		"codes are passed on":     {[]api.CheckResponse{admitted}, []string{"--", "sh", "-c", "touch RAN; exit 3"}, 3, true, 1, "", ""},
-		"success":                 {[]api.CheckResponse{admitted}, []string{"--", "touch", "RAN"}, 0, true, 1, "", ""},
-		"ended by a signal":       {[]api.CheckResponse{admitted}, []string{"--", "sh", "-c", "touch RAN; kill -KILL $$"}, 128 + 9, true, 1, "", ""},
-		"flags of the command":    {[]api.CheckResponse{admitted}, []string{"--wait", "--", "sh", "-c", "touch RAN; echo $0 $1", "--wait", "--json"}, 0, true, 1, "--wait --json\n", ""},
-		"denied":                  {[]api.CheckResponse{soon}, []string{"--", "touch", "RAN"}, guardDenied, false, 1, "", "stint: k is denied by 5 (TOKEN_BUCKET), reason limit; try again in 1ms\n"},
-		"denied, as JSON":         {[]api.CheckResponse{never}, []string{"--json", "--", "touch", "RAN"}, guardDenied, false, 1, `"retryAfterMicros":-1`, ""},
-		"waited for":              {[]api.CheckResponse{soon, soon, admitted}, []string{"--wait", "--", "touch", "RAN"}, 0, true, 3, "", ""},
-		"waited for in vain":      {[]api.CheckResponse{never}, []string{"--wait", "--", "touch", "RAN"}, guardDenied, false, 1, "", "no wait will do"},
-		"too long a wait":         {[]api.CheckResponse{soon, late}, []string{"--wait=10m", "--", "touch", "RAN"}, guardDenied, false, 2, "", "try again in 1h0m0s"},
-		"waited without command":  {[]api.CheckResponse{soon, admitted}, []string{"--wait"}, exitOK, false, 2, "allowed      yes", ""},
-		"denied without command":  {[]api.CheckResponse{soon, late}, []string{"--wait=1m"}, exitDenied, false, 2, "allowed      no", ""},
-		"no such command":         {[]api.CheckResponse{admitted}, []string{"--", "no-such-command"}, guardNotFound, false, 1, "", "stint: can't run no-such-command: "},
-		"no such path":            {[]api.CheckResponse{admitted}, []string{"--", notRunnable + ".none"}, guardNotFound, false, 1, "", "stint: can't run "},
-		"not a program":           {[]api.CheckResponse{admitted}, []string{"--", notRunnable}, guardNotRunnable, false, 1, "", "permission denied"},
-		"unreachable":             {nil, []string{"--", "touch", "RAN"}, guardUnreachable, false, 0, "", "does not answer"},
-		"unreachable, no command": {nil, nil, exitUnreachable, false, 0, "", "or name another with --server"},
-		"no command":              {[]api.CheckResponse{admitted}, []string{"--"}, guardFailed, false, 0, "", "there is no command after --"},
-		"a wrong flag":            {[]api.CheckResponse{admitted}, []string{"--waits", "--", "touch", "RAN"}, guardFailed, false, 0, "", "unknown flag: --waits"},
-		"a wrong wait":            {[]api.CheckResponse{admitted}, []string{"--wait=-1s", "--", "touch", "RAN"}, guardFailed, false, 0, "", `--wait is "-1s"; allowed: nothing, or =DURATION above 0`},
-		"without dashes":          {[]api.CheckResponse{admitted}, []string{"touch", "RAN"}, exitUsage, false, 0, "", "there are 3 keys; allowed: one, and a command only after --"},
-	} {
-		t.Run(name, func(t *testing.T) {
+	kinds := map[string]api.CheckResponse{"admitted": admitted, "soon": soon, "late": late, "never": never}
+	for _, row := range testtable.Rows[struct {
+		Name, Answers  string
+		Code, Asked    int
+		Ran            bool
+		Args           string
+		Stdout, Stderr string
+	}](t, "testdata/guard.txt") {
+		t.Run(row.Name, func(t *testing.T) {
 			url, asked := "http://127.0.0.1:1", func() int { return 0 } // where nobody listens
-			if test.answers != nil {
-				url, asked = answers(t, test.answers...)
+			var list []api.CheckResponse
+			for kind := range strings.FieldsSeq(row.Answers) {
+				list = append(list, kinds[kind])
+			}
+			if list != nil {
+				url, asked = answers(t, list...)
 			}
 			ran := filepath.Join(t.TempDir(), "ran")
+			line := strings.NewReplacer("RAN", ran, "FILE", writeFile(t, "#!/bin/sh\n")).Replace(row.Args)
 			args := []string{"check", "k"}
-			for _, word := range test.args {
-				args = append(args, strings.ReplaceAll(word, "RAN", ran))
+			for _, each := range word.FindAllString(line, -1) {
+				args = append(args, strings.ReplaceAll(each, "'", ""))
 			}
 			code, stdout, stderr := do(t, map[string]string{"STINT_SERVER": url}, args...)
 			_, err := os.Stat(ran)
-			if code != test.code || (err == nil) != test.ran || asked() != test.asked || !strings.Contains(stdout, test.stdout) || !strings.Contains(stderr, test.stderr) ||
-				test.stderr == "" && stderr != "" {
-				t.Errorf("exit code %d, ran %v, asked %d times, output %q, errors %q; want %+v", code, err == nil, asked(), stdout, stderr, test)
+			if code != row.Code || (err == nil) != row.Ran || asked() != row.Asked || !strings.Contains(stdout, row.Stdout) ||
+				!strings.Contains(stderr, row.Stderr) || row.Stderr == "" && stderr != "" {
+				t.Errorf("exit code %d, ran %v, asked %d times, output %q, errors %q; want %+v",
+					code, err == nil, asked(), stdout, stderr, row)
 			}
 		})
 	}
