@@ -29,21 +29,15 @@ type secured struct {
 func secure(t *testing.T, files config.TLS) *secured {
 	t.Helper()
 	s := &secured{t: t, now: time.Now()}
-	opened, err := Open("tls", "http", files, slog.New(slog.NewTextHandler(&s.log, nil)), func() time.Time { return s.now })
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Certificates = opened
+	logger := slog.New(slog.NewTextHandler(&s.log, nil))
+	s.Certificates = must.Get(Open("tls", "http", files, logger, func() time.Time { return s.now }))(t)
 	return s
 }
 
 // name is whose certificate the next handshake gets.
 func (s *secured) name() string {
 	s.t.Helper()
-	config, err := s.Config().GetConfigForClient(nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	config := must.Get(s.Config().GetConfigForClient(nil))(s.t)
 	return config.Certificates[0].Leaf.Subject.CommonName
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/component"
 )
 
@@ -48,11 +49,9 @@ func TestOrder(t *testing.T) {
 	} {
 		parts, done := recorded(bad, nil)
 		var log strings.Builder
-		list, err := component.New(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), parts...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = list.Start(t.Context())
+		logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		list := must.Get(component.New(logger, parts...))(t)
+		err := list.Start(t.Context())
 		if bad == "" && err == nil {
 			for name, state := range list.States() {
 				if state != "running" {
@@ -85,13 +84,8 @@ func TestOrder(t *testing.T) {
 func TestStopFaults(t *testing.T) {
 	fault := errors.New("cut off")
 	parts, done := recorded("", fault)
-	list, err := component.New(slog.New(slog.DiscardHandler), parts...)
-	if err == nil {
-		err = list.Start(t.Context())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(component.New(slog.New(slog.DiscardHandler), parts...))(t)
+	must.Do(t, list.Start(t.Context()))
 	if err := list.Stop(t.Context()); !errors.Is(err, fault) || err.Error() != "cut off\ncut off\ncut off" || len(*done) != 6 {
 		t.Errorf("%v after %v", err, *done)
 	}
@@ -120,13 +114,9 @@ func TestBackground(t *testing.T) {
 		<-ctx.Done()
 		ended = true
 	})
-	list, err := component.New(slog.New(slog.DiscardHandler), part)
-	if err == nil {
-		err = list.Start(ctx)
-	}
-	if cancel(); err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(component.New(slog.New(slog.DiscardHandler), part))(t)
+	must.Do(t, list.Start(ctx))
+	cancel()
 	if err := list.Stop(t.Context()); err != nil || !ended {
 		t.Errorf("%v, ended: %t", err, ended)
 	}

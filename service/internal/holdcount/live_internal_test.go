@@ -114,9 +114,8 @@ func TestLiveHoldsFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := must.Get(New(admitting{}, prometheus.NewRegistry()))(t)
 		hold := func(verb stint.Verb, id string) {
-			if _, err := s.Decide(t.Context(), stint.Op{Verb: verb, Extra: &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: id}}}}); err != nil {
-				t.Fatal(err)
-			}
+			extra := &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: id}}}
+			must.Get(s.Decide(t.Context(), stint.Op{Verb: verb, Extra: extra}))(t)
 		}
 		before := heap()
 		hold(stint.VerbReserve, "mine")
@@ -133,17 +132,17 @@ func TestLiveHoldsFlood(t *testing.T) {
 		}
 		hold(stint.VerbCommit, "mine")
 		hold(stint.VerbCommit, strconv.Itoa(3*maxLiveHolds-1)) // which is not remembered
-		if got, want := gauge(t, s), "99999 live, 0 expired"; got != want {
-			t.Errorf("%s, want %s", got, want)
+		counts := func(want string) {
+			t.Helper()
+			if got := gauge(t, s); got != want {
+				t.Errorf("%s, want %s", got, want)
+			}
 		}
+		counts("99999 live, 0 expired")
 		time.Sleep(bounds.DefaultHoldTTL) //nolint:forbidigo // the bubble's time
-		if got, want := gauge(t, s), "0 live, 99999 expired"; got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
+		counts("0 live, 99999 expired")
 		hold(stint.VerbReserve, "next")
-		if got, want := gauge(t, s), "1 live, 99999 expired"; got != want {
-			t.Errorf("%s, want %s", got, want)
-		}
+		counts("1 live, 99999 expired")
 	})
 }
 
