@@ -3,6 +3,7 @@ package main
 import "testing"
 
 func TestRules(t *testing.T) {
+	t.Parallel()
 	transcript(t, "rules.txt", nil, "SCATTERED", writeFile(t, scattered))
 }
 
