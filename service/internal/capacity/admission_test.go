@@ -24,8 +24,8 @@ func enter(t *testing.T, a *Admission, cost int64, client string) *Ticket {
 	return &work
 }
 
-// A client that asks for little does not wait behind one that asks for much, nor behind however many do, also with its second
-// request and those after it while none of theirs has ended.
+// A client that asks for little does not wait behind one that asks for much, nor behind however many do, also with its
+// second request and those after it while none of theirs has ended.
 func TestTurnsAreFair(t *testing.T) {
 	for asks, want := range map[string]string{ // clients and their costs, of which no two heavy ones fit together
 		"heavy 1000, heavy 1000, heavy 1000, heavy 1000, heavy 1000, light 501, other 600": "light other heavy heavy heavy heavy heavy",
