@@ -52,7 +52,8 @@ func TestInbox(t *testing.T) {
 	server := httptest.NewServer(&inbox{secret: []byte("shared"), take: func(event alert) { taken <- event }})
 	t.Cleanup(server.Close)
 	for secret, want := range map[string]alerts.Stats{"shared": {Sent: 1}, "another": {Failed: 1}} {
-		sender, stop := start(t, alerts.Config{URL: server.URL, Secret: []byte(secret), Gather: time.Millisecond, MaxTries: 1})
+		config := alerts.Config{URL: server.URL, Secret: []byte(secret), Gather: time.Millisecond, MaxTries: 1}
+		sender, stop := start(t, config)
 		sender.Observe(t.Context(), denied(secret))
 		for deadline := time.Now().Add(5 * time.Minute); sender.Stats().Sent+sender.Stats().Failed == 0 && time.Now().Before(deadline); {
 			<-time.After(time.Millisecond)
