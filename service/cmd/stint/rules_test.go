@@ -34,8 +34,11 @@ func TestRuleInShadow(t *testing.T) {
 func TestDenialsOfAClient(t *testing.T) {
 	t.Parallel()
 	const token = "the-token-of-an-operator"
-	rule := `[{id: login, match: {path: /login}, scope: per_ip, limits: [{algorithm: fixed_window, limit: 1, calendar: year}]}]`
-	base, admin := startAdmin(t, "--rules-from", writeFile(t, rule), "--admin-tokens-file", writeFile(t, token+" read ann\n"))
+	rules := writeFile(t, `
+- {id: login, match: {path: /login}, scope: per_ip, limits: [{algorithm: fixed_window, limit: 1, calendar: year}]}
+`)
+	tokens := writeFile(t, token+" read ann\n")
+	base, admin := startAdmin(t, "--rules-from", rules, "--admin-tokens-file", tokens)
 	env := map[string]string{"STINT_ADMIN": admin, "STINT_SERVER": base, "STINT_ADMIN_TOKEN": token}
 	transcript(t, "denials.txt", env)
 }

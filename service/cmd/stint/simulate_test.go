@@ -136,8 +136,9 @@ func TestExplainFormat(t *testing.T) {
 // most that was held at once. --limit takes the cost of each limit.
 func TestSimulateHolds(t *testing.T) {
 	table := writeFile(t, "time,key,cost,hold,actual\n1000.0,a,60,10s,20\n1001.0,a,60,10,\n1010.0,a,60,1s,0\n1010.5,a,20,1s,\n1010.6,a,20,1s,\n")
-	limits := "[{algorithm: concurrency, capacity: 2, cost: 1}, {algorithm: sliding_window_counter, limit: 100, window: 1h}]"
-	args := []string{"--limit", limits, table}
+	const places = "algorithm: concurrency, capacity: 2, cost: 1"
+	const rate = "algorithm: sliding_window_counter, limit: 100, window: 1h"
+	args := []string{"--limit", "[{" + places + "}, {" + rate + "}]", table}
 	var allowed []string
 	for _, line := range simulated(t, args...) {
 		var verdict struct {
