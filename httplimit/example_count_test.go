@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/httplimit"
 	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/rules"
 )
 
 // Two failed logins of an address in a quarter of an hour. Successful ones are not counted.
@@ -22,6 +24,36 @@ func ExampleMiddleware_failedLogins() {
 		Limiter: limiter,
 		Count:   func(status int) bool { return status == http.StatusUnauthorized || status == http.StatusForbidden },
 	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	handler := limit.Wrap(http.HandlerFunc(checkPassword))
+
+	for _, password := range []string{"wrong", "right", "wrong", "right"} {
+		fmt.Println(try(handler, password))
+	}
+	// Output:
+	// 401
+	// 200
+	// 401
+	// 429
+}
+
+// The same by a rule.
+func ExampleMiddleware_failedLoginsByRules() {
+	set, err := rules.Compile([]rules.Rule{{
+		ID: "failed-logins", Match: rules.Match{Paths: []string{"/login"}}, Scope: []string{rules.PerIP},
+		Limits: []stint.Limit{stint.SlidingWindowLog(2, 15*time.Minute)},
+		Count:  rules.Count{Status: []int{401, 403}},
+	}}, rules.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: still}), Set: set})
+	if err != nil {
+		log.Fatal(err)
+	}
+	limit, err := httplimit.New(httplimit.Config{Rules: limiter, Reserve: &stint.Hold{}}) // without Reserve the rule is left out
 	if err != nil {
 		log.Fatal(err)
 	}
