@@ -9,7 +9,9 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/failover"
+	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/rules"
+	"github.com/stint-go/stint/storetest"
 )
 
 // In this program each rule says how its requests are decided while the store is unreachable.
@@ -22,7 +24,9 @@ func ExampleFailureOf() {
 		fmt.Println(err)
 		return
 	}
-	store, err := failover.New(away{}, failover.Config{ // away is a store in Redis
+	away := storetest.NewFaulty(memstore.New(memstore.Config{})) // in the place of a store in Redis
+	away.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: stint.ErrUnavailable} })
+	store, err := failover.New(away, failover.Config{
 		Mode: failover.Open,
 		ForPolicy: func(policy *stint.Policy) (failover.PolicyOptions, bool) {
 			failure := rules.FailureOf(policy)
@@ -56,24 +60,3 @@ func ExampleFailureOf() {
 	// / true false
 	// /login false true
 }
-
-// away is a store that can't be asked.
-type away struct{}
-
-func (away) Decide(context.Context, stint.Op) (stint.Decision, error) {
-	return stint.Decision{}, stint.ErrUnavailable
-}
-
-func (a away) Take(ctx context.Context, policy *stint.Policy, key string, n int64) (stint.Decision, error) {
-	return a.Decide(ctx, stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: n}})
-}
-
-func (away) DecideAll(_ context.Context, _ []stint.Op, results []stint.Result) {
-	for i := range results {
-		results[i] = stint.Result{Err: stint.ErrUnavailable}
-	}
-}
-
-func (away) ResetAll(context.Context, stint.Scope) error { return stint.ErrUnavailable }
-
-func (away) Watch(time.Duration, func(int, error)) stint.Shards { return stint.Shards{} }

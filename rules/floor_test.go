@@ -60,62 +60,8 @@ func TestFloorsOfEachOuterClient(t *testing.T) {
 
 // A client that is counted by its address has none of the floors.
 func TestFloorsOfFallbacks(t *testing.T) {
-	key, model := models()
-	key.Missing, model.Missing = rules.MissingIP, rules.MissingIP
-	set := compile(t, key, model)
-	got := claimsOf(t, set, "team", rules.Request{Address: "192.0.2.1", Attributes: map[string]string{"model": "large"}})
-	if !slices.Equal(got, []string{`must rule/org \ip:192.0.2.1 keeps 50 borrowed`}) {
-		t.Errorf("got %q", got)
-	}
+	set := compile(t, relatives(t, "models", `{"org": {"Missing": "ip"}, "team": {"Missing": "ip"}}`)...)
 	if claims, err := set.ClientClaims("team", `\ip:192.0.2.1`); err != nil || len(claims) != 0 {
 		t.Errorf("%v, %v", claims, err)
-	}
-}
-
-func TestFaultsOfOuterClients(t *testing.T) {
-	floor := rules.Floor{Capacity: 1, Refill: stint.PerSecond(1)}
-	for _, test := range []struct {
-		name  string
-		spoil func(key, model *rules.Rule)
-		fault string
-		says  string
-	}{
-		{"sound", func(_, _ *rules.Rule) {}, "", ""},
-		{
-			"another order", func(_, m *rules.Rule) { slices.Reverse(m.Scope) }, "team:guaranteed",
-			"guaranteed is of clients by the end of the scope; allowed: clients with all parts of the scope, or with those behind the scope of rule org, if this one begins with it",
-		},
-		{"another scope", func(k, _ *rules.Rule) { k.Scope = []string{rules.PerUser} }, "team:guaranteed", "or with those behind the scope of rule org"},
-		{"weights", func(k, m *rules.Rule) {
-			k.Scope = []string{rules.PerUser}
-			m.Guaranteed, m.Weights = nil, map[string]int64{"large": 1}
-		}, "team:weights", "weights is of clients by the end of the scope"},
-		{
-			"one in full", func(_, m *rules.Rule) { m.Guaranteed["0-s3cret|large"] = floor }, "team:guaranteed",
-			`guaranteed is "one of 14 bytes"; allowed: 2 parts joined by |, as the scope has, or in all clients here those behind the scope of rule org`,
-		},
-		{"one wrong among others", func(k, m *rules.Rule) {
-			k.Scope, m.Scope = []string{rules.PerUser}, []string{rules.PerUser, rules.Custom("model")}
-			m.Guaranteed[""], m.Guaranteed[`a\b`], m.Guaranteed["A|large"] = floor, floor, floor
-			m.Guaranteed["other"] = floor
-		}, `team:guaranteed. team:guaranteed.A|large team:guaranteed.a\b`, `guaranteed.A|large is "A|large"; allowed: 2 parts joined by |`},
-		{"a parameter of a path", func(k, m *rules.Rule) {
-			k.Scope, m.Scope, m.Match.Paths = []string{rules.Custom("id")}, []string{rules.Custom("id"), rules.Custom("model")}, one("/o/{id}/**")
-		}, "team:guaranteed", "and none of it is a parameter of a path"},
-		{"twice", func(k, m *rules.Rule) {
-			k.Scope, m.Scope = []string{rules.PerUser}, []string{rules.PerUser, rules.Custom("model"), rules.PerAPIKey}
-			m.Guaranteed = map[string]rules.Floor{"m|s3cret": floor, "m|" + rules.HashedClient("s3cret"): floor}
-		}, "team:guaranteed", "each client once"},
-		{"a part of two is missing", func(_, m *rules.Rule) { m.Scope = append(m.Scope, rules.PerUser) }, "team:guaranteed", "of clients by the end of the scope"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			key, model := models()
-			test.spoil(&key, &model)
-			_, err := rules.Compile([]rules.Rule{key, model}, rules.Options{})
-			checkFaults(t, err, test.fault, test.says)
-			if err != nil && strings.Contains(err.Error(), "s3cret") {
-				t.Errorf("the fault has the key: %v", err)
-			}
-		})
 	}
 }

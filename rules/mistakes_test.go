@@ -36,6 +36,12 @@ func TestDialects(t *testing.T) {
 	for _, test := range testtable.Rows[struct{ Path, Allowed string }](t, "testdata/dialects.txt") {
 		r := onPath("r", test.Path)
 		fault, warning := review(t, r)
+		if test.Allowed == "" {
+			if fault+warning != "" {
+				t.Errorf("%s: %s%s", test.Path, fault, warning)
+			}
+			continue
+		}
 		if want := "allowed: " + test.Allowed; !strings.Contains(fault, want) || !strings.Contains(fault, `rule "r": match.path is "`) {
 			t.Errorf("%s: fault %q, want %s", test.Path, fault, want)
 		} else if !strings.Contains(warning, want) {
@@ -51,27 +57,9 @@ func TestDialects(t *testing.T) {
 			t.Errorf("excepting %s: %q", test.Path, fault)
 		}
 	}
-	for _, path := range []string{
-		"/v1/items:batchGet", "/v1/{parent}/items:batchGet", "/users/{id}", "/users/{user.id}", "/users/{user-id}", "/{사용자}",
-		"/users/%3Aid", "/users/%3Cid%3E", "/users/%5B0-9%5D", "/login%24", "/%24metadata", "/c++", "/a+b", "/+", "/a.b", "/@me", "/~ann",
-		"/Products(1)", "/a$b", "/files/**", "/a/*", "/", "/**", "/.well-known/x", "/1:2", "/:", "/a,b;c=1", "/a&b=c!'", `/a\b`, "/100%",
-	} {
-		if fault, warning := review(t, onPath("r", path)); fault+warning != "" {
-			t.Errorf("%s: %s%s", path, fault, warning)
-		}
-	}
 	fault, warning := review(t, onPath("r", "/$metadata"))
 	if fault != "" || !strings.Contains(warning, "/{metadata}, or /%24metadata for $metadata itself") {
 		t.Errorf("/$metadata: fault %q, warning %q", fault, warning)
-	}
-}
-
-// A percent-encoded character stands for itself, and matches.
-func TestEscapedDialects(t *testing.T) {
-	for pattern, path := range map[string]string{"/users/%3Aid": "/users/:id", "/%24metadata": "/$metadata", "/a%5B0%5D": "/a[0]"} {
-		if got := matched(t, compile(t, onPath("r", pattern)), rules.Request{Path: path}); !equalIDs(got, "r") {
-			t.Errorf("%s of %s: %v", path, pattern, got)
-		}
 	}
 }
 

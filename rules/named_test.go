@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testtable"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -56,34 +57,13 @@ func TestNamedClientsHaveTheirKeys(t *testing.T) {
 }
 
 func TestClientKey(t *testing.T) {
-	for _, test := range []struct {
-		scope, client string
-		missing       rules.Missing
-		key, fault    string
-	}{
-		{"per_user", `\ip:192.0.2.1`, rules.MissingIP, `\ip:192.0.2.1`, ""},
-		{"per_user", `\ip:2001:db8::/56`, rules.MissingIP, `\ip:2001:db8::/56`, ""},
-		{"per_user", `\ip:192.0.2.1:80`, rules.MissingIP, "", `key is "\\ip:192.0.2.1:80"; allowed: behind \ip: 192.0.2.1, by which the client is counted`},
-		{"per_api_key", `\ip:s3cret`, rules.MissingIP, "", `key is "one of 10 bytes"; allowed: behind \ip: an IPv4 address such as 192.0.2.1, an IPv6 network of 64 bits such as 2001:db8:1:2::/64, or unknown`},
-		{"per_ip", "2001:DB8::/64", 0, "", `key is "2001:DB8::/64"; allowed: 2001:db8::/64, by which the client is counted`},
-		{"per_user per_ip", "ann|192.0.2.1", 0, "ann|192.0.2.1", ""},
-		{"per_user per_ip", "192.0.2.1|ann", 0, "", `key is "192.0.2.1|ann"; allowed: in the place of per_ip: an IPv4 address such as 192.0.2.1, an IPv6 network of 64 bits such as 2001:db8:1:2::/64, or unknown`},
-		{"per_user", `\ip:192.0.2.1`, rules.MissingSkip, "", `key is "\\ip:192.0.2.1"; allowed: a \ only before | and \`},
-		{"global", "*", 0, "*", ""},
-		{"global", "ann", 0, "", `key is "ann"; allowed: * with the scope global`},
-		{"per_user per_ip", "ann", 0, "", `key is "ann"; allowed: 2 parts joined by |, as the scope has`},
-		{"per_user", "", 0, "", `key is ""; allowed: a client, of which no part is empty`},
-		{"per_api_key", "s3cret|s3cret", 0, "", `key is "one of 13 bytes"; allowed: 1 parts joined by |, as the scope has`},
-	} {
+	for _, test := range testtable.Rows[struct{ Rule, Client, Key, Fault string }](t, "testdata/keys.txt") {
 		rule := rule("a")
-		rule.Scope, rule.Missing = strings.Fields(test.scope), test.missing
-		got, err := rule.ClientKey(test.client)
-		fault := ""
-		if err != nil {
-			fault = strings.TrimPrefix(err.Error(), "stint: ")
-		}
-		if got != test.key || fault != test.fault || err != nil && !errors.Is(err, stint.ErrInvalid) {
-			t.Errorf("%s of %s: %q, %s; want %q, %s", test.client, test.scope, got, fault, test.key, test.fault)
+		patch(t, &rule, test.Rule)
+		got, err := rule.ClientKey(test.Client)
+		fault := strings.TrimPrefix(text(err), "stint: ")
+		if got != test.Key || fault != test.Fault || err != nil && !errors.Is(err, stint.ErrInvalid) {
+			t.Errorf("%s of %s: %q, %s; want %q, %s", test.Client, test.Rule, got, fault, test.Key, test.Fault)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testtable"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -138,52 +139,34 @@ func TestPerNetwork(t *testing.T) {
 	by := rule("by")
 	by.Scope, by.Missing = []string{rules.PerUser, rules.PerNetwork(0, 48)}, rules.MissingIP
 	set := compile(t, r, by)
-	for address, want := range map[string][3]string{
-		"192.0.2.7": {"", "ann|192.0.2.7", `\ip:192.0.2.7`}, "198.51.100.255": {"198.51.100.0/24", "ann|198.51.100.255", `\ip:198.51.100.255`},
-		"2001:db9:1:2::/64": {"2001:db9:1::/56", "ann|2001:db9:1::/48", `\ip:2001:db9:1::/48`}, "2001:db8:1:2::/64": {"", "ann|2001:db8:1::/48", `\ip:2001:db8:1::/48`},
-		"unknown": {"unknown", "ann|unknown", `\ip:unknown`}, "web-1": {"web-1", "ann|web-1", `\ip:web-1`},
-	} {
-		for i, user := range []string{"ann", ""} {
-			request, m := rules.Request{Address: address, User: user}, rules.Matches{}
+	for _, test := range testtable.Rows[struct{ Address, Network, Ann, Nobody string }](t, "testdata/network_keys.txt") {
+		for user, want := range map[string]string{"ann": test.Ann, "": test.Nobody} {
+			request, m := rules.Request{Address: test.Address, User: user}, rules.Matches{}
 			must.Do(t, set.Match(&request, &m))
 			one, err := m.AtTake(0)
 			two, err2 := m.AtTake(1)
-			if err != nil || err2 != nil || one.Claim.Key != want[0] || two.Claim.Key != want[1+i] {
-				t.Errorf("%s of %q is counted as %q and %q, %v %v; want %q", address, user, one.Claim.Key, two.Claim.Key, err, err2, want)
+			if err != nil || err2 != nil || one.Claim.Key != test.Network || two.Claim.Key != want {
+				t.Errorf("%+v of %q is counted as %q and %q, %v %v", test, user, one.Claim.Key, two.Claim.Key, err, err2)
 			}
 		}
 	}
-	for client, want := range map[string]string{
-		"192.0.2.7": "192.0.2.0/24, by which the client is counted", "192.0.2.0/25": "192.0.2.0/24, by which the client is counted",
-		"192.0.0.0/16": "an IPv4 network of 24 bits such as 192.0.2.0/24, by which clients are counted",
-		"2001:db8::1":  "2001:db8::/56, by which the client is counted", "2001:db8::/48": "an IPv6 network of 56 bits such as 2001:db8:1::/56, by which clients are counted",
-		"web": "an IPv4 network of 24 bits such as 192.0.2.0/24, an IPv6 network of 56 bits such as 2001:db8:1::/56, or unknown", "198.51.100.0/24": "", "2001:db8:0:ff00::/56": "",
-	} {
-		if _, err := set.ClientClaims("a", client); allowedOf(err) != want {
-			t.Errorf("%s: %v; want %q", client, err, want)
+	for _, test := range testtable.Rows[struct{ Kind, Text, Allowed string }](t, "testdata/networks.txt") {
+		changed := rule("a")
+		changed.Scope = []string{rules.PerNetwork(24, 56)}
+		switch test.Kind {
+		case "scope":
+			if changed.Scope[0] = test.Text; test.Allowed == "each part once" {
+				changed.Scope = append(changed.Scope, rules.PerIP)
+			}
+		case "override":
+			changed.Overrides = []rules.Override{{Key: test.Text, Unlimited: true}}
 		}
-	}
-	for scope, want := range map[string]string{
-		"per_ip:0/65": "1 to 64, by which IPv6 clients are counted (ipv6_prefix)", "per_ip:33/0": "global, per_ip, per_user, per_api_key or custom:ATTRIBUTE, or a list of them without global",
-		"per_ip:024/0": "global, per_ip, per_user, per_api_key or custom:ATTRIBUTE, or a list of them without global", "per_ip:8/8": "each part once", "per_ip:0/0": "global, per_ip, per_user, per_api_key or custom:ATTRIBUTE, or a list of them without global",
-	} {
-		r := rule("a")
-		if r.Scope = []string{scope}; want == "each part once" {
-			r.Scope = append(r.Scope, rules.PerIP)
+		set, err := rules.Compile([]rules.Rule{changed}, rules.Options{})
+		if test.Kind == "client" {
+			_, err = set.ClientClaims("a", test.Text)
 		}
-		if _, err := rules.Compile([]rules.Rule{r}, rules.Options{}); allowedOf(err) != want {
-			t.Errorf("the scope %s: %v; want %q", scope, err, want)
-		}
-	}
-	r = rule("a")
-	r.Scope = []string{rules.PerNetwork(24, 56)}
-	for key, want := range map[string]string{
-		"192.0.2.0/28": "a network of up to 24 bits, by which IPv4 clients are counted, such as 192.0.2.0/24", "192.0.2.1": "192.0.2.0/24, by which the client is counted",
-		"2001:db8::/60": "a network of up to 56 bits, by which IPv6 clients are counted, such as 2001:db8::/56", "10.0.0.0/8": "",
-	} {
-		r.Overrides = []rules.Override{{Key: key, Unlimited: true}}
-		if _, err := rules.Compile([]rules.Rule{r}, rules.Options{}); allowedOf(err) != want {
-			t.Errorf("an override of %s: %v; want %q", key, err, want)
+		if allowedOf(err) != test.Allowed {
+			t.Errorf("the %s %s: %v; want %q", test.Kind, test.Text, err, test.Allowed)
 		}
 	}
 }
