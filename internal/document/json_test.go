@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/testtable"
 )
 
 func TestParseJSON(t *testing.T) {
@@ -34,23 +35,16 @@ func TestParseJSON(t *testing.T) {
 }
 
 func TestNotJSON(t *testing.T) {
-	for text, want := range map[string]string{
-		"":                           "s:1:1: not JSON: the text ends too soon",
-		"[1,\n 2":                    "s:2:3: not JSON: the text ends too soon",
-		"{\"a\": }":                  "s:1:7: not JSON: ",
-		"[1 2]":                      "s:1:4: not JSON: ",
-		"[1] 2":                      "s:1:5: not JSON: invalid character '2' after top-level value",
-		"{5: 1}":                     "s:1:2: not JSON: ",
-		"\"\xff\"":                   "s:1:1: not JSON: the text is not UTF-8",
-		"nul":                        "s:1:3: not JSON: ",
-		strings.Repeat("[", 65):      "s:1:65: not JSON: nested too deep",
-		strings.Repeat("[", 1e6):     "s:1:65: not JSON: nested too deep",
-		strings.Repeat("{\"\":", 70): "s:1:257: not JSON: nested too deep",
-	} {
+	type row struct{ Text, Want string }
+	rows := testtable.Rows[row](t, "testdata/not_json.txt")
+	for _, n := range []int{65, 1e6} {
+		rows = append(rows, row{strings.Repeat("[", n), "s:1:65: not JSON: nested too deep"})
+	}
+	for _, test := range append(rows, row{strings.Repeat("{\"\":", 70), "s:1:257: not JSON: nested too deep"}) {
 		var faults document.Faults
-		v := document.JSON("s", []byte(text), &faults)
-		if len(faults) != 1 || !strings.HasPrefix(faults[0].Error(), "stint: "+want) || v.Kind != document.KindNull {
-			t.Errorf("%.20q: %+v, %v; want %s", text, v, faults, want)
+		v := document.JSON("s", []byte(test.Text), &faults)
+		if len(faults) != 1 || !strings.HasPrefix(faults[0].Error(), "stint: "+test.Want) || v.Kind != document.KindNull {
+			t.Errorf("%.20q: %+v, %v; want %s", test.Text, v, faults, test.Want)
 		}
 	}
 	var faults document.Faults
@@ -61,18 +55,7 @@ func TestNotJSON(t *testing.T) {
 
 // What is wrong with JSON is said by its own names, not by Go's.
 func TestJSONFault(t *testing.T) {
-	for text, want := range map[string]string{
-		`{"a": 5}`:          "a is a number; allowed: a string",
-		`{"b": {"c": "x"}}`: "b.c is a string; allowed: a number",
-		`{"b": [1]}`:        "b is a list; allowed: an object",
-		`{"d": {}}`:         "d is an object; allowed: a list",
-		`{"e": "true"}`:     "e is a string; allowed: true or false",
-		`[]`:                "the whole is a list; allowed: an object",
-		`{"f": 1}`:          `unknown field "f"`,
-		`{"a": "x"`:         "the text ends too soon",
-		``:                  "the text ends too soon",
-		`{"a": x}`:          "invalid character 'x' looking for beginning of value",
-	} {
+	for _, test := range testtable.Rows[struct{ Text, Want string }](t, "testdata/json_faults.txt") {
 		var into struct {
 			A string `json:"a"`
 			B struct {
@@ -81,10 +64,10 @@ func TestJSONFault(t *testing.T) {
 			D []string `json:"d"`
 			E bool     `json:"e"`
 		}
-		d := json.NewDecoder(strings.NewReader(text))
+		d := json.NewDecoder(strings.NewReader(test.Text))
 		d.DisallowUnknownFields()
-		if got := document.JSONFault(d.Decode(&into)); got != want {
-			t.Errorf("%s: %s, want %s", text, got, want)
+		if got := document.JSONFault(d.Decode(&into)); got != test.Want {
+			t.Errorf("%s: %s, want %s", test.Text, got, test.Want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stint-go/stint/internal/document"
+	"github.com/stint-go/stint/internal/testtable"
 )
 
 // read11 reads a text as [document.ParseYAML11] does, up to a mebibyte.
@@ -16,34 +17,26 @@ func read11(text string) (v document.Value, more document.Position, faults docum
 
 // The booleans of YAML 1.1 are those, in its spellings and without quotes, with the text that was written.
 func TestYAML11Booleans(t *testing.T) {
-	for text, want := range map[string]string{
-		"y": "boolean y", "Y": "boolean Y", "yes": "boolean yes", "Yes": "boolean Yes", "YES": "boolean YES", "on": "boolean on", "ON": "boolean ON",
-		"true": "boolean true", "True": "boolean True", "n": "boolean n", "No": "boolean No", "off": "boolean off", "Off": "boolean Off", "FALSE": "boolean FALSE",
-		"yEs": "text yEs", "oN": "text oN", "tRUE": "text tRUE", "yes please": "text yes please", "'yes'": "text yes", `"on"`: "text on", "|\n  yes": "text yes",
-		">-\n  on": "text on", "1": "integer 1", "~": "null",
-	} {
-		if v, _, faults := read11("a: " + text + "\n"); shown(v) != "{a: "+want+"}" || len(faults) > 0 {
-			t.Errorf("%q is %q, %v; want %q", text, shown(v), faults, want)
-		}
+	for _, test := range testtable.Rows[struct{ Text, Want string }](t, "testdata/yaml11_scalars.txt") {
+		check11(t, "a: "+test.Text+"\n", "{a: "+test.Want+"}", "")
+	}
+}
+
+// check11 compares what is read, and where more begins; "" is nowhere.
+func check11(t *testing.T, text, want, behind string) {
+	t.Helper()
+	v, more, faults := read11(text)
+	places := (more == document.Position{}) == (behind == "") && (behind == "" || more.String() == behind)
+	if !places || shown(v) != want || len(faults) > 0 {
+		t.Errorf("%q is %q, more at %v, %v; want %q, more at %s", text, shown(v), more, faults, want, behind)
 	}
 }
 
 // Aliases are the values of their anchors, and merge keys the fields that they merge, in the order in which they are read.
-func TestYAML11Aliases(t *testing.T) {
-	for text, want := range map[string]string{
-		"a: &x [b, {c: d}]\ne: *x\nf: [*x]":                          "{a: [text b, {c: text d}], e: [text b, {c: text d}], f: [[text b, {c: text d}]]}",
-		"a: &x 5\nb: *x\nc: &x 6\nd: *x":                             "{a: integer 5, b: integer 5, c: integer 6, d: integer 6}",
-		"&k a: b\nc: *k\nd: {*k : e}":                                "{a: text b, c: text a, d: {a: text e}}",
-		"a: &x yes\nb: *x":                                           "{a: boolean yes, b: boolean yes}",
-		"a: &x {b: 1}\nc: {<<: *x, d: 2}":                            "{a: {b: integer 1}, c: {b: integer 1, d: integer 2}}",
-		"a: &x {b: 1}\nc: {d: 2, <<: *x, b: 3}":                      "{a: {b: integer 1}, c: {d: integer 2, b: integer 1, b: integer 3}}",
-		"a: [&x {b: 1}, &y {b: 2}]\nc: {<<: [*x, *y, {e: f}], d: 3}": "{a: [{b: integer 1}, {b: integer 2}], c: {e: text f, b: integer 2, b: integer 1, d: integer 3}}",
-		"{<<: {<<: {a: 1}, b: 2}, c: 3, <<: {d: 4}}":                 "{a: integer 1, b: integer 2, c: integer 3, d: integer 4}",
-		`{"<<": {a: 1}}`:                                             "{<<: {a: integer 1}}",
-	} {
-		if v, more, faults := read11(text); shown(v) != want || len(faults) > 0 || more != (document.Position{}) {
-			t.Errorf("%q is %q, %v; want %q", text, shown(v), faults, want)
-		}
+// Of several documents the first is read; where the second begins is told.
+func TestYAML11(t *testing.T) {
+	for _, test := range testtable.Rows[struct{ Text, Want, More string }](t, "testdata/yaml11.txt") {
+		check11(t, test.Text, test.Want, test.More)
 	}
 	v, _, _ := read11("a: &x [b]\nc: *x")
 	if at := v.Place("c"); at.String() != "y.yaml:2:4" {
@@ -54,42 +47,11 @@ func TestYAML11Aliases(t *testing.T) {
 	}
 }
 
-// The first document is read, whatever comes behind it; where that begins is told.
-func TestYAML11FirstDocument(t *testing.T) {
-	for text, want := range map[string]string{
-		"a: 1\n":                "{a: integer 1} ",
-		"---\na: 1\n...\n":      "{a: integer 1} ",
-		"a: 1\n---\nb: 2\n":     "{a: integer 1} y.yaml:3:1",
-		"a: 1\n---\n---\n- b\n": "{a: integer 1} y.yaml:4:1",
-		"a: 1\n---\nb: [\n":     "{a: integer 1} y.yaml:4:1",
-		"---\n---\na: 1\n":      "{a: integer 1} ",
-	} {
-		v, more, faults := read11(text)
-		if got := fmt.Sprint(shown(v), " ", more); got != want || len(faults) > 0 {
-			t.Errorf("%q is %q, %v; want %q", text, got, faults, want)
-		}
-	}
-}
-
 func TestYAML11Faults(t *testing.T) {
-	for text, want := range map[string]string{
-		"a: !!binary x":                "1:4: tags are not allowed",
-		"a: &x !t b\nc: *x":            "1:4: tags are not allowed",
-		"a: &x [*x]":                   `1:8: the value of the anchor "x" contains itself`,
-		"a: &x {b: {c: *x}}":           `1:15: the value of the anchor "x" contains itself`,
-		"a: &x {<<: *x}":               `1:12: the value of the anchor "x" contains itself`,
-		"a: *x":                        "1:4: not YAML: unknown anchor 'x' referenced",
-		"<<: 5":                        "1:5: << is 5; allowed: a mapping, or a list of mappings",
-		"<<: [{a: 1}, b]":              "1:5: << is \"b\"; allowed: a mapping, or a list of mappings",
-		"? [a]\n: b":                   "1:3: a name must be a plain text",
-		"a: &x [b]\nc: {*x : d}":       "2:5: a name must be a plain text",
-		"a: 1\na: 2":                   `2:1: "a" is given twice, first in line 1`,
-		"a: 1\n<<: {a: 2}\nb: 3\na: 4": `4:1: "a" is given twice, first in line 1`,
-		"%YAML 1.1\n---\na: 1":         "1:1: a directive; allowed: none",
-	} {
-		_, _, faults := read11(text)
-		if got := strings.ReplaceAll(faults.Error(), "y.yaml:", ""); strings.ReplaceAll(got, "stint: ", "") != want {
-			t.Errorf("%q: got\n%s\nwant\n%s", text, got, want)
+	for _, test := range testtable.Rows[struct{ Text, Want string }](t, "testdata/yaml11_faults.txt") {
+		_, _, faults := read11(test.Text)
+		if got := strings.ReplaceAll(faults.Error(), "y.yaml:", ""); strings.ReplaceAll(got, "stint: ", "") != test.Want {
+			t.Errorf("%q: got\n%s\nwant\n%s", test.Text, got, test.Want)
 		}
 	}
 }

@@ -34,39 +34,22 @@ func shown(v document.Value) string {
 
 // What users write without quotes is of the kind that they mean, by YAML 1.2; nothing that looks like a text becomes something else.
 func TestYAMLScalars(t *testing.T) {
-	for text, want := range map[string]string{
-		"on": "text on", "off": "text off", "yes": "text yes", "No": "text No", "y": "text y", "true": "boolean true", "False": "boolean False",
-		"~": "null", "null": "null", "": "null", "''": "text", "\"~\"": "text ~",
-		"5": "integer 5", "-5": "integer -5", "+5": "integer +5", "010": "integer 010", "0o10": "integer 0o10", "0x1F": "integer 0x1F", "1_000": "integer 1_000",
-		"1.5": "float 1.5", "1e3": "float 1e3", ".inf": "float .inf", ".nan": "float .nan", "08": "float 08",
-		"10/s": "text 10/s", "2/3s": "text 2/3s", "1m": "text 1m", "60s": "text 60s", "64MiB": "text 64MiB", "1:30": "text 1:30", "12:30:45": "text 12:30:45",
-		"2026-01-01": "text 2026-01-01", "2026-01-01T00:00:00Z": "text 2026-01-01T00:00:00Z", "10.0.0.0/8": "text 10.0.0.0/8", "fd00::/8": "text fd00::/8",
-		"::1": "text ::1", "v1.2": "text v1.2", "custom:tier": "text custom:tier", "/users/{id}": "text /users/{id}", "a # b": "text a", "a#b": "text a#b",
-		"<<": "text <<", "\"5\"": "text 5", "'true'": "text true", "\"\\x00\\xff\\u00e9\"": "text \x00ÿé", "|\n  a\n  b": "text a\nb", ">\n  a\n  b": "text a b",
-	} {
-		var faults document.Faults
-		v := document.Parse("y.yaml", []byte("a: "+text+"\n"), 1<<20, &faults)
-		if got := shown(v); got != "{a: "+want+"}" || len(faults) > 0 {
-			t.Errorf("%q is %q, %v; want %q", text, got, faults, want)
-		}
+	for _, test := range testtable.Rows[struct{ Text, Want string }](t, "testdata/yaml_scalars.txt") {
+		checkYAML(t, "a: "+test.Text+"\n", "{a: "+test.Want+"}")
+	}
+}
+
+func checkYAML(t *testing.T, text, want string) {
+	t.Helper()
+	var faults document.Faults
+	if got := shown(document.Parse("y.yaml", []byte(text), 1<<20, &faults)); got != want || len(faults) > 0 {
+		t.Errorf("%q is %q, %v; want %q", text, got, faults, want)
 	}
 }
 
 func TestYAML(t *testing.T) {
-	for text, want := range map[string]string{
-		"": "null", "# a\n": "null", "---\n": "null", "---\n...\n": "null", "---\n---\na\n---\n": "text a", "--- a\n...\n": "text a",
-		"a: 1\nb: [2, {c: d}]\n":     "{a: integer 1, b: [integer 2, {c: text d}]}",
-		"- a\n-\n- b: c\n  d:\n":     "[text a, null, {b: text c, d: null}]",
-		"5: a\ntrue: b\n\"<<\": c":   "{5: text a, true: text b, <<: text c}",
-		"? a\n: b\n? c\n":            "{a: text b, c: null}",
-		"[a: b]":                     "[{a: text b}]",
-		"{\"a\":\"\\ud83d\\ude00\"}": "{a: text 😀}",
-		"{\n\t\"a\": 1}":             "{a: integer 1}",
-	} {
-		var faults document.Faults
-		if got := shown(document.Parse("y.yaml", []byte(text), 1<<20, &faults)); got != want || len(faults) > 0 {
-			t.Errorf("%q is %q, %v; want %q", text, got, faults, want)
-		}
+	for _, test := range testtable.Rows[struct{ Text, Want string }](t, "testdata/yaml.txt") {
+		checkYAML(t, test.Text, test.Want)
 	}
 }
 

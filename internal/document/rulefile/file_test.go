@@ -13,6 +13,7 @@ import (
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testtable"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -66,22 +67,12 @@ func TestParse(t *testing.T) {
 }
 
 func TestParseFaults(t *testing.T) {
-	for text, want := range map[string]string{
-		"":           "r.yaml:1:1: there are no rules; allowed: a list of rules, [] for none",
-		"rules:\n":   "r.yaml:1:1: there are no rules; allowed: a list of rules, [] for none",
-		"{}":         "r.yaml:1:1: there are no rules; allowed: a list of rules, [] for none",
-		"rule: []\n": "r.yaml:1:1: \"rule\" is not a name in the document (did you mean rules?); allowed: rules\nr.yaml:1:1: there are no rules; allowed: a list of rules, [] for none",
-		"rules: 5":   "r.yaml:1:8: rules is 5; allowed: a list of rules",
-		"- id: [":    "r.yaml:2:1: not YAML: did not find expected node content while parsing a flow node",
-		"\xff":       "r.yaml:1:1: not YAML: the text is not UTF-8",
-		"- id: a\n  scope: \"\\x00\\xff\"\n  limits: 5\n- {id: b, ipv6: 1}": "r.yaml:2:10: rule \"a\": scope is \"\\x00ÿ\"; allowed: global, per_ip (or per_ip: {ipv4: 24, ipv6: 56}), per_user, per_api_key or custom:ATTRIBUTE\n" +
-			"r.yaml:3:11: rule \"a\": limits is 5; allowed: a list of 1 to 64 limits\n" +
-			"r.yaml:4:11: \"ipv6\" is not a name in rule \"b\"; allowed: id, name, set, enabled, priority, labels, match, scope, missing, missing_status, cost, limits, unlimited, banned, on_exceed, mark_at, block, max_wait, max_waiters, on_store_failure, timeout, partition_by, reserve, count, within, guaranteed, weights, borrow, max_cost, otherwise, classes, overrides",
-		strings.Repeat(" ", rulefile.MaxBytes+1): "r.yaml: the document has 33554433 bytes; allowed: at most 33554432",
-	} {
-		got, positions, err := rulefile.Parse("r.yaml", []byte(text))
-		if err == nil || err.Error() != "stint: "+want || !errors.Is(err, stint.ErrInvalid) || got != nil || positions != nil {
-			t.Errorf("%.60q: got\n%v\nwant\n%s", text, err, want)
+	type row struct{ Text, Want string }
+	long := row{strings.Repeat(" ", rulefile.MaxBytes+1), "r.yaml: the document has 33554433 bytes; allowed: at most 33554432"}
+	for _, test := range append(testtable.Rows[row](t, "testdata/parse.txt"), long) {
+		got, positions, err := rulefile.Parse("r.yaml", []byte(test.Text))
+		if err == nil || err.Error() != "stint: "+test.Want || !errors.Is(err, stint.ErrInvalid) || got != nil || positions != nil {
+			t.Errorf("%.60q: got\n%v\nwant\n%s", test.Text, err, test.Want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package rulefile_test
 
 import (
+	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -17,30 +18,54 @@ import (
 
 func TestJSON(t *testing.T) {
 	full := rules.Rule{
-		ID: "login", Disabled: true, Priority: 5, Labels: map[string]string{"b": "2", "a": "<&>"},
-		Match: rules.Match{Methods: []string{"POST"}, Paths: []string{"/login"}, Hosts: []string{"a.example"}, Headers: map[string]string{"X-A": "*"}},
-		Scope: []string{rules.PerIP, rules.Custom("tier")}, Missing: rules.MissingIP,
+		ID: "login", Name: "The shop", Set: "shops", Disabled: true, Priority: 5, Labels: map[string]string{"b": "2", "a": "<&>"},
+		Match: rules.Match{
+			Methods: []string{"POST"}, Paths: []string{"/login"}, Except: []string{"/b"}, Hosts: []string{"a.example"},
+			Headers: map[string]string{"X-A": "*"}, Attributes: map[string][]string{"plan": {"free"}, "tenant": {"a", "b"}},
+		},
+		Scope: []string{rules.PerNetwork(24, 56), rules.Custom("tier")}, Missing: rules.MissingIP, MissingStatus: 401,
 		Cost: rules.Cost{Permits: 2, Header: "X-Cost"},
 		Limits: []stint.Limit{
 			stint.TokenBucket(5, stint.PerMinute(1)).WithLease(2).WithMaxDebt(stint.NoDebt),
 			stint.SlidingWindowLog(5, 36*time.Hour).Named("log").WithMinInterval(time.Second).CountingDenied(),
 		},
-		OnExceed: rules.Wait, MaxWait: 90 * time.Second, MaxWaiters: 5, OnStoreFailure: rules.FailClosed, Timeout: time.Second,
-		Overrides: []rules.Override{{Key: "::1", Banned: true}},
+		Costs: []rules.Cost{{Permits: 3}, {Sum: []rules.CostPart{
+			{Attribute: "in"}, {Header: "X-Cached", Weight: 100}, {Attribute: "out", Weight: 4250, Default: 9},
+		}}},
+		Unlimited: true, Banned: true, OnExceed: rules.Wait, MarkAt: 80, Block: rules.Block{After: 20, For: time.Minute},
+		MaxWait: 90 * time.Second, MaxWaiters: 5, OnStoreFailure: rules.FailClosed, Timeout: time.Second,
+		PartitionBy: "tenant",
+		Reserve:     rules.Reserve{TTL: time.Minute, OnExpiry: rules.Keep}, Count: rules.Count{Status: []int{401, 5}},
+		Within: "org", Guaranteed: map[string]rules.Floor{"a|b": {Capacity: 1, Refill: stint.Per(1, 7*time.Millisecond)}},
+		Weights: map[string]int64{"search": 3}, Borrow: rules.Borrow{Any: true}, MaxCost: 500, Otherwise: "extra",
+		Classes: rules.Classes{
+			By: rules.ClassBy{Attribute: "class"}, Keep: map[string]rules.Percent{"critical": 0, "a b": 99}, Default: "a b",
+		},
+		Overrides: []rules.Override{
+			{Key: "::1", Banned: true, Until: time.Date(2026, 12, 24, 18, 0, 0, 0, time.UTC)}, {Key: "*", Unlimited: true},
+			{
+				Key: "a", Limits: []stint.Limit{stint.CalendarWindow(1, stint.CalendarDay, "UTC")},
+				Costs: []rules.Cost{{Attribute: "n"}},
+			},
+			{Key: "b", Limits: []stint.Limit{stint.FixedWindow(2, time.Second).WithLease(stint.LeaseAuto)}},
+		},
+	}
+	of := reflect.ValueOf(full)
+	for i := range of.NumField() {
+		if of.Field(i).IsZero() {
+			t.Errorf("the rule has no %s", of.Type().Field(i).Name)
+		}
 	}
 	for want, rule := range map[string]rules.Rule{
 		`{}`: {},
-		`{"id":"a","scope":"global","unlimited":true}`: {ID: "a", Scope: []string{rules.Global}, Unlimited: true, Labels: map[string]string{}},
-		`{"count":{"status":[401,"5xx"]}}`:             {Count: rules.Count{Status: []int{401, 5}}},
-		`{"id":"login","enabled":false,"priority":5,"labels":{"a":"<&>","b":"2"},"match":{"methods":["POST"],"path":"/login",` +
-			`"host":"a.example","headers":{"X-A":"*"}},"scope":["per_ip","custom:tier"],"missing":"ip","cost":{"header":"X-Cost","default":2},` +
-			`"limits":[{"algorithm":"token_bucket","capacity":5,"refill":"1/m","max_debt":0,"lease":2},{"algorithm":"sliding_window_log",` +
-			`"name":"log","limit":5,"window":"36h","min_interval":"1s","count_denied":true}],"on_exceed":"wait","max_wait":"90s","max_waiters":5,` +
-			`"on_store_failure":"closed","timeout":"1s","overrides":[{"key":"::1","banned":true}]}`: full,
+		`{"id":"a","scope":"global","unlimited":true}`:                            {ID: "a", Scope: []string{rules.Global}, Unlimited: true},
+		`{"borrow":"50/s"}`:                                                       {Borrow: rules.Borrow{Rate: stint.PerSecond(50)}},
+		strings.TrimSpace(string(must.Get(os.ReadFile("testdata/rule.json"))(t))): full,
 	} {
 		if got, err := rulefile.JSON(rule); err != nil || string(got) != want {
 			t.Errorf("got %s, %v; want %s", got, err, want)
 		}
+		checkRoundTrip(t, rule)
 	}
 }
 

@@ -7,12 +7,12 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testtable"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -26,62 +26,27 @@ func read(text string) ([]rules.Rule, error) {
 	return list, faults.Err()
 }
 
+// What is read is written again, in one form. TestJSON and TestRoundTrip hold that to the fields of a rule.
 func TestRules(t *testing.T) {
-	for text, want := range map[string]rules.Rule{
-		`{}`:                        {},
-		`{"id":"a","enabled":true}`: {ID: "a"},
-		`{"id":"a-b_c.d:9","enabled":false,"priority":-3,"labels":{"team":"web"}}`: {
-			ID: "a-b_c.d:9", Disabled: true, Priority: -3, Labels: map[string]string{"team": "web"},
-		},
-		`{"labels":{},"match":{"methods":[],"headers":{}},"overrides":[]}`: {},
-		`{"labels":null,"match":null,"overrides":null}`:                    {},
-		`{"match":{"methods":["GET","PUT"],"path":"/u/{id}/**","host":"*.a.example","headers":{"X-A":"*","X-B":""}}}`: {
-			Match: rules.Match{Methods: []string{"GET", "PUT"}, Paths: []string{"/u/{id}/**"}, Hosts: []string{"*.a.example"}, Headers: map[string]string{"X-A": "*", "X-B": ""}},
-		},
-		`{"name":"The shop","set":"shops","match":{"paths":["/a","/b/**"],"except":["/b/c"],"hosts":["a.example","*.b.example"]}}`: {
-			Name: "The shop", Set: "shops",
-			Match: rules.Match{Paths: []string{"/a", "/b/**"}, Except: []string{"/b/c"}, Hosts: []string{"a.example", "*.b.example"}},
-		},
-		`{"match":{"paths":["/a"],"except":[],"hosts":["a.example"]}}`: {Match: rules.Match{Paths: []string{"/a"}, Hosts: []string{"a.example"}}},
-		`{"match":{"attributes":{"plan":"free","tenant":["a","b"]}}}`: {Match: rules.Match{
-			Attributes: map[string][]string{"plan": {"free"}, "tenant": {"a", "b"}},
-		}},
-		`{"scope":"per_ip","missing":"skip"}`:                   {Scope: []string{rules.PerIP}, Missing: rules.MissingSkip},
-		`{"scope":["per_user","custom:tier"],"missing":"deny"}`: {Scope: []string{rules.PerUser, rules.Custom("tier")}, Missing: rules.MissingDeny},
-		`{"scope":["per_api_key"],"missing":"ip"}`:              {Scope: []string{rules.PerAPIKey}, Missing: rules.MissingIP},
-		`{"scope":{"per_ip":{"ipv4":24,"ipv6":56}}}`:            {Scope: []string{rules.PerNetwork(24, 56)}},
-		`{"scope":["per_user",{"per_ip":{"ipv6":48}}]}`:         {Scope: []string{rules.PerUser, rules.PerNetwork(0, 48)}},
-		`{"cost":5}`:                   {Cost: rules.Cost{Permits: 5}},
-		`{"cost":{"header":"X-Cost"}}`: {Cost: rules.Cost{Header: "X-Cost"}},
-		`{"cost":{"sum":[{"attribute":"in"},{"header":"X-Cached","weight":0.1,"default":0},{"attribute":"out","weight":4.25,"default":9}]}}`: {
-			Cost: rules.Cost{Sum: []rules.CostPart{{Attribute: "in"}, {Header: "X-Cached", Weight: 100}, {Attribute: "out", Weight: 4250, Default: 9}}},
-		},
-		`{"cost":{"default":7,"attribute":"sum"}}`: {Cost: rules.Cost{Permits: 7, Attribute: "sum"}},
-		`{"limits":[{"algorithm":"fixed_window","limit":1,"calendar":"day"},{"algorithm":"fixed_window","limit":2,"window":"1s","name":"b","cost":{"attribute":"tokens"}}],` +
-			`"overrides":[{"key":"a","limits":[{"algorithm":"fixed_window","limit":1,"calendar":"day","cost":3}]}]}`: {
-			Limits: []stint.Limit{stint.CalendarWindow(1, stint.CalendarDay, ""), stint.FixedWindow(2, time.Second).Named("b")},
-			Costs:  []rules.Cost{{}, {Attribute: "tokens"}},
-			Overrides: []rules.Override{
-				{Key: "a", Limits: []stint.Limit{stint.CalendarWindow(1, stint.CalendarDay, "")}, Costs: []rules.Cost{{Permits: 3}}},
-			},
-		},
-		`{"limits":[{"algorithm":"token_bucket","capacity":9,"refill":"2/3s","lease":"auto"}],"unlimited":false}`: {
-			Limits: []stint.Limit{stint.TokenBucket(9, stint.Per(2, 3*time.Second)).WithLease(stint.LeaseAuto)},
-		},
-		`{"on_exceed":"wait","max_wait":"1.5s","max_waiters":10000}`: {OnExceed: rules.Wait, MaxWait: 1500 * time.Millisecond, MaxWaiters: 10000},
-		`{"on_exceed":"shadow","on_store_failure":"local"}`:          {OnExceed: rules.Shadow, OnStoreFailure: rules.FailLocal},
-		`{"on_exceed":"reject","timeout":"1ms","banned":true}`:       {Timeout: time.Millisecond, Banned: true},
-		`{"overrides":[{"key":"a|b","unlimited":true},{"key":"*","banned":true},{"key":"c","limits":[{"algorithm":"fixed_window","limit":1,"calendar":"day"}]}]}`: {
-			Overrides: []rules.Override{
-				{Key: "a|b", Unlimited: true},
-				{Key: "*", Banned: true},
-				{Key: "c", Limits: []stint.Limit{stint.CalendarWindow(1, stint.CalendarDay, "")}},
-			},
-		},
-	} {
-		got, err := read("[" + text + "]")
-		if err != nil || len(got) != 1 || !reflect.DeepEqual(got[0], want) {
-			t.Errorf("%s: %+v, %v; want %+v", text, got, err, want)
+	for _, test := range testtable.Rows[struct{ Text, Written string }](t, "testdata/rules.txt") {
+		list, _, err := rulefile.Parse("r.yaml", []byte("["+test.Text+"]"))
+		if strings.HasPrefix(test.Text, `{"`) && err == nil {
+			var fromJSON []rules.Rule
+			if fromJSON, err = read("[" + test.Text + "]"); !reflect.DeepEqual(fromJSON, list) {
+				t.Errorf("%s: as JSON %+v, as YAML %+v", test.Text, fromJSON, list)
+			}
+		}
+		if err != nil || len(list) != 1 {
+			t.Errorf("%s: %+v, %v", test.Text, list, err)
+			continue
+		}
+		got, err := rulefile.JSON(list[0])
+		if err != nil || string(got) != strings.Replace(test.Written, "=", test.Text, 1) {
+			t.Errorf("%s: %s, %v; want %s", test.Text, got, err, test.Written)
+		}
+		checkRoundTrip(t, list[0])
+		if clone := list[0].Clone(); !clone.Equal(&list[0]) {
+			t.Errorf("%s: a clone is %+v", test.Text, clone)
 		}
 	}
 }
@@ -95,18 +60,21 @@ func TestAFaultyRuleKeepsItsPlace(t *testing.T) {
 }
 
 func TestEveryFaultAtOnceWithItsPlace(t *testing.T) {
-	const wrong, expected = "testdata/wrong.json", "testdata/wrong.txt"
-	data := must.Get(os.ReadFile(wrong))(t)
-	_, err := read(string(data))
+	_, err := read(string(must.Get(os.ReadFile("testdata/wrong.json"))(t)))
+	wantFaults(t, err, "testdata/wrong.txt")
+}
+
+// wantFaults compares the faults of a document with those in a file.
+func wantFaults(t *testing.T, err error, file string) {
+	t.Helper()
 	if !errors.Is(err, stint.ErrInvalid) {
 		t.Fatalf("%v", err)
 	}
 	got := err.Error() + "\n"
 	if *rewrite {
-		must.Do(t, os.WriteFile(expected, []byte(got), 0o600))
+		must.Do(t, os.WriteFile(file, []byte(got), 0o600))
 	}
-	want := must.Get(os.ReadFile(expected))(t)
-	if got != string(want) {
+	if want := string(must.Get(os.ReadFile(file))(t)); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

@@ -3,6 +3,7 @@ package rulefile_test
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +11,8 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/document/rulefile"
+	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testtable"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -59,48 +62,8 @@ func TestParsePart(t *testing.T) {
 
 // What is written wrongly hides nothing of what makes no sense elsewhere, and each fault is where it is.
 func TestParseSetTellsAllFaults(t *testing.T) {
-	const text = `colour: red
-rules:
-- id: a
-  scope: per_user
-  limits: [{algorithm: fixed_window, limit: 1, window: 1s}]
-- id: b
-  scope: per_moon
-  max_wait: 1s
-- {id: a, scope: global, banned: true,
-   match: {path: no-slash}}
-- id: c
-  scope: per_user
-  scope: global
-  banned: true
-- id: d
-  scope: per_ip
-  banned: true
-  missing: ip
-  max_wait: 1s
-  overrides:
-  - {key: 192.0.2.1, unlimited: true}
-  - unlimited: true
-    key: 10.1.0.0/8
-- scope: global
-`
-	const want = `r.yaml:1:1: "colour" is not a name in the document; allowed: rules
-r.yaml:3:3: rule "a": missing is not given; allowed: skip, deny or ip: what becomes of a request that lacks what scope or partition_by asks for
-r.yaml:6:3: rule "b": limits is missing; allowed: 1 to 64 limits, or unlimited, banned or within in their place
-r.yaml:7:10: rule "b": scope is "per_moon"; allowed: global, per_ip (or per_ip: {ipv4: 24, ipv6: 56}), per_user, per_api_key or custom:ATTRIBUTE
-r.yaml:8:13: rule "b": max_wait is 1s; allowed: only with on_exceed wait
-r.yaml:9:3: rule "a" is given twice, first at r.yaml:3:3
-r.yaml:10:18: rule "a": match.path is "no-slash"; allowed: a path such as /users/{id}/posts or /static/**: *, {name} and ** stand for whole segments, ** at the end
-r.yaml:13:3: "scope" is given twice, first in line 12
-r.yaml:18:12: rule "d": missing is "ip"; allowed: skip or deny, since the scope is the address already
-r.yaml:19:13: rule "d": max_wait is 1s; allowed: only with on_exceed wait
-r.yaml:23:10: rule "d": overrides[1].key is "10.1.0.0/8"; allowed: 10.0.0.0/8, as the network is written
-r.yaml:24:3: rule 5: id is ""; allowed: 1 to 96 letters, digits or any of - _ . : and not . or .. alone
-r.yaml:24:3: rule 5: limits is missing; allowed: 1 to 64 limits, or unlimited, banned or within in their place`
-	if got := faultsIn(t, "r.yaml", text); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-	_, list, err := rulefile.ParseSet("r.yaml", []byte(text), rules.Options{})
+	_, list, err := rulefile.ParseSet("r.yaml", must.Get(os.ReadFile("testdata/set.yaml"))(t), rules.Options{})
+	wantFaults(t, err, "testdata/set.txt")
 	var faults document.Faults
 	if !errors.As(err, &faults) || len(list) != 6 || faults[6].Rule != "a" || faults[5].Rule != "a" || faults[0].Rule != "" {
 		t.Errorf("%d rules, %#v", len(list), faults)
@@ -109,36 +72,20 @@ r.yaml:24:3: rule 5: limits is missing; allowed: 1 to 64 limits, or unlimited, b
 
 // A rule with something written wrongly has what makes no sense in it told too, unless that only follows from it.
 func TestParseSetTellsAllFaultsOfARule(t *testing.T) {
-	for text, want := range map[string]string{
-		// Faults of both kinds.
-		"- {id: a, scope: per_moon, match: {path: no-slash}}":       `1:18: scope is "per_moon"; 1:42: match.path is "no-slash"; 1:3: limits is missing`,
-		"- {id: a/b, scope: global, on_exceed: never, timeout: 2h}": `1:8: id is "a/b"; 1:39: on_exceed is "never"; 1:55: timeout is "2h"; 1:3: limits is missing`,
-		"- {id: a, scope: per_user, match: {methods: [5], path: /a, except: [b], hosts: [a b]}, banned: true}": "1:46: match.methods is 5; 1:3: missing is not given; " +
-			"1:69: match.except[0] is \"b\"; 1:81: match.host is \"a b\"",
-		"- {id: a, scope: per_ip, banned: true, overrides: [{key: nobody, banned: true}, {key: 192.0.2.1, banned: 1}]}": `1:58: overrides[0].key is "nobody"; 1:106: overrides[1].banned is 1`,
-		"- {id: a, scope: per_ip, limits: [{algorithm: fixed_window, limit: 0}], missing: ip, cost: {heather: x}}": `1:68: limits[0].limit is 0; 1:35: limits[0].window is missing; 1:92: cost has no source; ` +
-			`1:93: "heather" is not a name; 1:82: missing is "ip"`,
-		// Only one fault: the others would follow from it.
-		"- {id: a, scope: per_moon, missing: ip, banned: true}":                              `1:18: scope is "per_moon"`,
-		"- {id: a, scope: global, on_exceed: weit, max_wait: 1s, banned: true}":              `1:37: on_exceed is "weit"`,
-		"- {id: a, scope: global, limit: [{algorithm: fixed_window, limit: 1, window: 1s}]}": `1:26: "limit" is not a name`,
-		"- {id: a, scope: custom:b, match: {pth: '/{b}'}, banned: true}":                     `1:36: "pth" is not a name`,
-		"- {id: a, scope: custom:b, match: {path: {}}, banned: true}":                        `1:42: match.path is`,
-		"- 5": `1:3: rules[0] is 5`,
-	} {
-		got := strings.Split(faultsIn(t, "r.yaml", text), "\n")
+	for _, test := range testtable.Rows[struct{ Text, Want string }](t, "testdata/set_rule.txt") {
+		got := strings.Split(faultsIn(t, "r.yaml", test.Text), "\n")
 		var wants []string
-		for _, part := range strings.Split(want, "; ") {
+		for _, part := range strings.Split(test.Want, "; ") {
 			at, what, _ := strings.Cut(part, ": ")
 			wants = append(wants, "r.yaml:"+at+": ")
 			if !slices.ContainsFunc(got, func(line string) bool {
 				return strings.HasPrefix(line, "r.yaml:"+at+": ") && strings.Contains(line, what)
 			}) {
-				t.Errorf("%s\nlacks %s:\n%s", text, part, strings.Join(got, "\n"))
+				t.Errorf("%s\nlacks %s:\n%s", test.Text, part, strings.Join(got, "\n"))
 			}
 		}
 		if len(got) != len(wants) {
-			t.Errorf("%s\n%d faults, want %d:\n%s", text, len(got), len(wants), strings.Join(got, "\n"))
+			t.Errorf("%s\n%d faults, want %d:\n%s", test.Text, len(got), len(wants), strings.Join(got, "\n"))
 		}
 	}
 }

@@ -58,6 +58,31 @@ func (t tree) remove(path string) {
 	must.Do(t, os.RemoveAll(t.at(path)))
 }
 
+// Kubernetes mounts a ConfigMap as links to files in a folder that is itself behind a link, ..data, which is replaced in
+// one step.
+func kubernetes(t tree) {
+	t.put("mount/..1/rules.yaml", "a")
+	t.link("mount/..data", "..1")
+	t.link("mount/rules.yaml", "..data/rules.yaml")
+	t.link("etc/rules.yaml", "/mount/rules.yaml")
+}
+
+func TestWatchAConfigMap(t *testing.T) {
+	for _, path := range []string{"mount", "mount/rules.yaml"} {
+		folder := newTree(t)
+		kubernetes(folder)
+		w := watch(t, notified(folder.at(path)))
+		w.next("a")
+		folder.put("mount/..2/rules.yaml", "b")
+		folder.link("mount/..data", "..2")
+		w.next("b")
+		folder.remove("mount/..1")
+		folder.put("mount/..3/rules.yaml", "c")
+		folder.link("mount/..data", "..3")
+		w.next("c")
+	}
+}
+
 // What is behind links is followed without a look at intervals: what is written there, and each link on the way.
 func TestWatchBehindLinks(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -124,12 +149,7 @@ func TestWatchBehindLinks(t *testing.T) {
 			},
 		},
 		"Kubernetes, and a link to it": {
-			func(t tree) {
-				t.put("mount/..1/rules.yaml", "a")
-				t.link("mount/..data", "..1")
-				t.link("mount/rules.yaml", "..data/rules.yaml")
-				t.link("etc/rules.yaml", "/mount/rules.yaml")
-			},
+			kubernetes,
 			"etc",
 			[]func(t tree, id string){
 				func(t tree, id string) {
@@ -142,6 +162,14 @@ func TestWatchBehindLinks(t *testing.T) {
 					t.link("mount/..data", "..3")
 					t.remove("mount/..2")
 				},
+			},
+		},
+		"a link above, as deployments have that make a folder for each version": {
+			func(t tree) { t.put("1/below/rules/rules.yaml", "a"); t.link("current", "1") },
+			"current/below/rules",
+			[]func(t tree, id string){
+				func(t tree, id string) { t.put("2/below/rules/rules.yaml", id); t.link("current", "2") },
+				func(t tree, id string) { t.over("current/below/rules/rules.yaml", id) },
 			},
 		},
 		"what is missing for a while": {

@@ -2,10 +2,8 @@ package rulefile_test
 
 import (
 	"fmt"
-	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/document"
@@ -14,47 +12,6 @@ import (
 	"github.com/stint-go/stint/internal/testtable"
 	"github.com/stint-go/stint/rules"
 )
-
-// Each field of rules that are within others is read from YAML, and read back from what is written of it.
-func TestWithinIsReadAndWritten(t *testing.T) {
-	for text, want := range map[string]rules.Rule{
-		`within: org`: {Within: "org"},
-		`guaranteed: {search: {capacity: 30, refill: 3/s}, "a|b": {refill: 1/7ms, capacity: 1}}`: {Guaranteed: map[string]rules.Floor{
-			"search": {Capacity: 30, Refill: stint.PerSecond(3)}, "a|b": {Capacity: 1, Refill: stint.Per(1, 7*time.Millisecond)},
-		}},
-		`weights: {search: 3, ads: 1000000000}`: {Weights: map[string]int64{"search": 3, "ads": 1_000_000_000}},
-		`borrow: true`:                          {Borrow: rules.Borrow{Any: true}},
-		`borrow: "true"`:                        {Borrow: rules.Borrow{Any: true}},
-		`borrow: false`:                         {},
-		`borrow: 50/s`:                          {Borrow: rules.Borrow{Rate: stint.PerSecond(50)}},
-		`borrow: 1/2h`:                          {Borrow: rules.Borrow{Rate: stint.Per(1, 2*time.Hour)}},
-		`max_cost: 500`:                         {MaxCost: 500},
-		`otherwise: extra`:                      {Otherwise: "extra"},
-		`classes: {by: {attribute: class}, keep: {critical: 0%, normal: 15%, "a b": "99%"}, default: normal}`: {Classes: rules.Classes{
-			By: rules.ClassBy{Attribute: "class"}, Keep: map[string]rules.Percent{"critical": 0, "normal": 15, "a b": 99}, Default: "normal",
-		}},
-	} {
-		list, _, err := rulefile.Parse("r.yaml", []byte("- {id: a, "+text+"}\n"))
-		want.ID = "a"
-		if err != nil || len(list) != 1 || !list[0].Equal(&want) {
-			t.Errorf("%s: %+v, %v; want %+v", text, list, err, want)
-			continue
-		}
-		written, err := rulefile.JSON(list[0])
-		if err != nil {
-			t.Errorf("%s: %v", text, err)
-			continue
-		}
-		again, err := read("[" + string(written) + "]")
-		if err != nil || len(again) != 1 || !reflect.DeepEqual(again[0], list[0]) {
-			t.Errorf("%s is written as %s and read as %+v, %v", text, written, again, err)
-		}
-		clone := list[0].Clone()
-		if !clone.Equal(&list[0]) {
-			t.Errorf("%s: a clone is %+v", text, clone)
-		}
-	}
-}
 
 // A ceiling on what is borrowed is written, also where a program says that clients may borrow at all.
 func TestBorrowOfBothIsWritten(t *testing.T) {
