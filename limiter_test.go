@@ -151,21 +151,6 @@ func TestAskBeforeAsksOnce(t *testing.T) {
 	}
 }
 
-func TestNewRefuses(t *testing.T) {
-	policy := must.Get(stint.NewPolicy("", stint.TokenBucket(1, stint.PerHour(1))))(t)
-	for name, config := range map[string]stint.Config{
-		"no store":  {Policy: policy},
-		"no policy": {Store: memstore.New(memstore.Config{})},
-	} {
-		if _, err := stint.NewLimiter(config); !errors.Is(err, stint.ErrInvalid) {
-			t.Errorf("%s: %v, want ErrInvalid", name, err)
-		}
-	}
-	if _, err := stint.New(memstore.New(memstore.Config{}), "test"); !errors.Is(err, stint.ErrInvalid) {
-		t.Errorf("no limits: %v, want ErrInvalid", err)
-	}
-}
-
 // Permits that are kept for others are not asked for, and do not remain.
 func TestAskKeeps(t *testing.T) {
 	limiter := must.Get(stint.New(memstore.New(memstore.Config{Now: still}), "api", stint.FixedWindow(10, time.Hour)))(t)

@@ -17,19 +17,6 @@ import (
 	"github.com/stint-go/stint/memstore"
 )
 
-// reserving is a limiter with its store.
-type reserving struct {
-	*stint.Limiter
-	store *memstore.Store
-}
-
-func newReserving(t *testing.T, limits ...stint.Limit) reserving {
-	t.Helper()
-	store := memstore.New(memstore.Config{})
-	limiter := must.Get(stint.New(store, "api", limits...))(t)
-	return reserving{limiter, store}
-}
-
 // A client that has as many holds as the store allows is denied for that, whatever its limits admit.
 func TestReserveBeyondTheMostHolds(t *testing.T) {
 	var reason stint.Reason
@@ -54,20 +41,7 @@ func pass(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // the bubble's time
 }
 
-// wantEach checks what is left of each limit.
-func (r reserving) wantEach(t *testing.T, want ...int64) {
-	t.Helper()
-	each := make([]stint.Outcome, len(want))
-	op := stint.Op{Verb: stint.VerbPeek, Claim: stint.Claim{Key: "k", Policy: r.Policy(), Permits: 1}, Each: each}
-	must.Get(r.store.Decide(t.Context(), op))(t)
-	for i := range want {
-		if each[i].Remaining != want[i] {
-			t.Errorf("limit %d has %d left, want %d", i, each[i].Remaining, want[i])
-		}
-	}
-}
-
-func reserve(t *testing.T, l reserving, n int64, hold stint.Hold) *stint.Reservation {
+func reserve(t *testing.T, l *stint.Limiter, n int64, hold stint.Hold) *stint.Reservation {
 	t.Helper()
 	r, d, err := l.Reserve(t.Context(), "k", n, hold)
 	if err != nil || !d.Allowed {
@@ -76,7 +50,7 @@ func reserve(t *testing.T, l reserving, n int64, hold stint.Hold) *stint.Reserva
 	return r
 }
 
-func wantLeft(t *testing.T, l reserving, want int64) {
+func wantLeft(t *testing.T, l *stint.Limiter, want int64) {
 	t.Helper()
 	d, err := l.Peek(t.Context(), "k")
 	if err != nil || d.Remaining != want {
@@ -84,53 +58,9 @@ func wantLeft(t *testing.T, l reserving, want int64) {
 	}
 }
 
-// One request takes a place, a request and its tokens, or none of them.
-func TestReserveTakesAllLimitsOrNone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newReserving(t,
-			stint.Concurrency(2).Named("places").WithCost(1),
-			stint.FixedWindow(100, 24*time.Hour).FromFirst().Named("requests").WithCost(1),
-			stint.SlidingWindowCounter(1000, 24*time.Hour).Named("tokens"),
-		)
-		first := reserve(t, l, 600, stint.Hold{})
-		if r, d, err := l.Reserve(t.Context(), "k", 600, stint.Hold{}); r != nil || err != nil || d.Allowed || d.Index != 2 {
-			t.Fatalf("1200 of 1000 tokens: %v, %v", d, err)
-		}
-		reserve(t, l, 400, stint.Hold{ID: "second"})
-		if _, d, err := l.Reserve(t.Context(), "k", 1, stint.Hold{}); err != nil || d.Allowed {
-			t.Fatalf("a third place of two: %v, %v", d, err)
-		}
-		end, err := first.Commit(t.Context(), 100)
-		if err != nil || end.Applied != -500 || end.Late || end.Replayed {
-			t.Fatalf("committed: %+v, %v", end, err)
-		}
-		third := reserve(t, l, 500, stint.Hold{})
-		must.Get(third.Cancel(t.Context()))(t)
-		l.wantEach(t, 1, 98, 500)
-	})
-}
-
-// A bucket whose permits are held does not refill beside them: what comes back is not there twice.
-func TestHeldPermitsStandInTheBucket(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newReserving(t, stint.TokenBucket(10, stint.PerSecond(1)))
-		r := reserve(t, l, 10, stint.Hold{})
-		pass(30 * time.Second)
-		if d, err := l.Allow(t.Context(), "k"); err != nil || d.Allowed || d.RetryAfter != 30*time.Second {
-			t.Fatalf("beside all that is held: %v, %v", d, err)
-		}
-		if end, err := r.Commit(t.Context(), 4); err != nil || end.Applied != -6 {
-			t.Fatalf("%+v, %v", end, err)
-		}
-		wantLeft(t, l, 6)
-		pass(time.Second)
-		wantLeft(t, l, 7)
-	})
-}
-
 func TestAHoldEndsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newReserving(t, stint.FixedWindow(100, 24*time.Hour).FromFirst().WithMaxDebt(50))
+		l := newLimiter(t, stint.FixedWindow(100, 24*time.Hour).FromFirst().WithMaxDebt(50))
 		r := reserve(t, l, 10, stint.Hold{ID: "a"})
 		again := reserve(t, l, 10, stint.Hold{ID: "a"})
 		if !again.Replayed() || r.Replayed() {
@@ -175,35 +105,10 @@ func TestAHoldEndsOnce(t *testing.T) {
 	})
 }
 
-func TestAnExpiredHold(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newReserving(t, stint.FixedWindow(100, 24*time.Hour).FromFirst(), stint.Concurrency(5).WithCost(1))
-		released := reserve(t, l, 30, stint.Hold{TTL: time.Second})
-		kept := reserve(t, l, 20, stint.Hold{TTL: time.Second, OnExpiry: stint.ChargeOnExpiry})
-		pass(time.Second)
-		l.wantEach(t, 80, 5)
-		if end, err := released.Commit(t.Context(), 12); err != nil || !end.Late || end.Applied != 12 {
-			t.Fatalf("%+v, %v", end, err)
-		}
-		if end, err := kept.Commit(t.Context(), 25); err != nil || !end.Late || end.Applied != 5 {
-			t.Fatalf("%+v, %v", end, err)
-		}
-		if end, err := kept.Commit(t.Context(), 25); err != nil || !end.Late || !end.Replayed || end.Applied != 5 {
-			t.Fatalf("again: %+v, %v", end, err)
-		}
-		l.wantEach(t, 63, 5)
-		r := reserve(t, l, 1, stint.Hold{TTL: time.Second})
-		pass(200 * time.Second)
-		if _, err := r.Commit(t.Context(), 1); !errors.Is(err, stint.ErrUnknownReservation) {
-			t.Errorf("long after its end: %v", err)
-		}
-	})
-}
-
 // KeepAlive renews; when the hold is lost all the same, the work's context ends.
 func TestKeepAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newReserving(t, stint.Concurrency(1))
+		l := newLimiter(t, stint.Concurrency(1))
 		r := reserve(t, l, 1, stint.Hold{TTL: 3 * time.Second})
 		work, stop := r.KeepAlive(t.Context())
 		pass(time.Minute)
@@ -229,7 +134,7 @@ func TestKeepAlive(t *testing.T) {
 // Waiters get a place when one is released, in the order in which they came.
 func TestReserveWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newReserving(t, stint.Concurrency(1))
+		l := newLimiter(t, stint.Concurrency(1))
 		first := reserve(t, l, 1, stint.Hold{TTL: time.Hour})
 		var order []int
 		var mu sync.Mutex
@@ -257,10 +162,9 @@ func TestReserveWait(t *testing.T) {
 		if took := time.Since(start); took != 0 || len(order) != 3 || order[0] != 0 || order[2] != 2 {
 			t.Errorf("served in order %v after %v", order, took)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
 		reserve(t, l, 1, stint.Hold{})
-		if _, _, err := l.ReserveWait(ctx, "k", 1, stint.Hold{}); !errors.Is(err, context.DeadlineExceeded) {
+		_, _, err := l.ReserveWait(deadline(t, time.Second), "k", 1, stint.Hold{})
+		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v, want the deadline", err)
 		}
 		if _, _, err := l.ReserveWait(t.Context(), "k", 2, stint.Hold{}); !errors.Is(err, stint.ErrNever) {
@@ -273,14 +177,12 @@ func TestReserveWait(t *testing.T) {
 // never fits does not wait.
 func TestReserveWaitBehindAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newReserving(t, stint.Concurrency(1))
+		l := newLimiter(t, stint.Concurrency(1))
 		held := reserve(t, l, 1, stint.Hold{})
 		results := make(chan error, 2)
 		for range 2 {
 			go func() {
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-				defer cancel()
-				r, _, err := l.ReserveWait(ctx, "k", 1, stint.Hold{})
+				r, _, err := l.ReserveWait(deadline(t, 5*time.Second), "k", 1, stint.Hold{})
 				if r != nil {
 					pass(time.Second)
 					_, err = r.Commit(t.Context(), 1)
@@ -308,7 +210,7 @@ func TestReserveWaitBehindAnother(t *testing.T) {
 // A process that has restarted reserves its job's id again, and another job has the place by now: that is a denial.
 func TestReserveOfAnExpiredID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newReserving(t, stint.Concurrency(1))
+		l := newLimiter(t, stint.Concurrency(1))
 		reserve(t, l, 1, stint.Hold{ID: "job-17", TTL: time.Second})
 		pass(2 * time.Second)
 		reserve(t, l, 1, stint.Hold{ID: "other", TTL: 10 * time.Second})
@@ -413,7 +315,7 @@ func TestAFailedEndKeepsItsMemory(t *testing.T) {
 
 // A crowd of holders never exceeds the capacity.
 func TestConcurrencyUnderACrowd(t *testing.T) {
-	l := newReserving(t, stint.Concurrency(7))
+	l := newLimiter(t, stint.Concurrency(7))
 	var running, most atomic.Int64
 	var crowd sync.WaitGroup
 	for range 64 {
@@ -450,12 +352,12 @@ func TestWhatCanNotBeHeld(t *testing.T) {
 		"lease":       stint.TokenBucket(10, stint.PerSecond(1)).WithLease(2),
 		"cost":        stint.LeakyBucket(10, stint.PerSecond(1)),
 	} {
-		_, _, err := newReserving(t, limit).Reserve(t.Context(), "k", 1, stint.Hold{})
+		_, _, err := newLimiter(t, limit).Reserve(t.Context(), "k", 1, stint.Hold{})
 		if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}
-	l := newReserving(t, stint.Concurrency(1))
+	l := newLimiter(t, stint.Concurrency(1))
 	for want, hold := range map[string]stint.Hold{
 		"ttl is 999ms":    {TTL: 999 * time.Millisecond},
 		"ttl is 1h0m0.5s": {TTL: time.Hour + time.Second/2},

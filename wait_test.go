@@ -17,34 +17,27 @@ import (
 	"github.com/stint-go/stint/memstore"
 )
 
+// "Wait: block until admitted (leaky bucket: until the turn)", and "asks by peek, so its attempts are not recorded".
 func TestWaitBlocksUntilAdmitted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limiter := newLimiter(t, stint.TokenBucket(2, stint.PerSecond(1)))
-		start := time.Now()
-		for _, want := range []time.Duration{0, 0, time.Second, 2 * time.Second} {
-			d, err := limiter.Wait(t.Context(), "k")
-			if err != nil || !d.Allowed {
-				t.Fatalf("Wait: %+v, %v", d, err)
-			}
-			if waited := time.Since(start); waited != want {
-				t.Errorf("admitted after %v, want %v", waited, want)
-			}
-		}
-	})
-}
-
-// "Wait: block until admitted (leaky bucket: until the turn)".
-func TestWaitForTheTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limiter := newLimiter(t, stint.LeakyBucket(2, stint.PerSecond(1)))
-		start := time.Now()
-		for i := range 4 {
-			must.Get(limiter.Wait(t.Context(), "k"))(t)
-			if waited := time.Since(start); waited != time.Duration(i)*time.Second {
-				t.Errorf("turn %d came after %v", i, waited)
-			}
-		}
-	})
+	for name, test := range map[string]struct {
+		limit stint.Limit
+		want  []time.Duration // in seconds
+	}{
+		"admitted":       {stint.TokenBucket(2, stint.PerSecond(1)), []time.Duration{0, 0, 1, 2}},
+		"turns":          {stint.LeakyBucket(2, stint.PerSecond(1)), []time.Duration{0, 1, 2, 3}},
+		"denied counted": {stint.SlidingWindowLog(1, time.Minute).CountingDenied(), []time.Duration{0, 60, 120}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limiter, start := newLimiter(t, test.limit), time.Now()
+				for i, want := range test.want {
+					if d, err := limiter.Wait(t.Context(), "k"); err != nil || !d.Allowed || time.Since(start) != want*time.Second {
+						t.Errorf("request %d: %+v, %v after %v, want %ds", i, d, err, time.Since(start), want)
+					}
+				}
+			})
+		})
+	}
 }
 
 // "it fails at once when the deadline is nearer than the wait".
@@ -56,8 +49,7 @@ func TestWaitDeadline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				limiter := newLimiter(t, limit)
-				ctx, cancel := context.WithTimeout(t.Context(), 59*time.Second)
-				defer cancel()
+				ctx := deadline(t, 59*time.Second)
 				must.Get(limiter.Wait(ctx, "k"))(t)
 				before, _ := limiter.Peek(t.Context(), "k")
 				start := time.Now()
@@ -99,20 +91,6 @@ func TestWaitNever(t *testing.T) {
 	if d, err := limiter.WaitN(t.Context(), "k", 3); !errors.Is(err, stint.ErrNever) || d.RetryAfter != stint.Never {
 		t.Errorf("got %+v, %v; want ErrNever", d, err)
 	}
-}
-
-// "Wait asks by peek, so its attempts are not recorded."
-func TestWaitIsNotCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limiter := newLimiter(t, stint.SlidingWindowLog(1, time.Minute).CountingDenied())
-		start := time.Now()
-		for range 3 {
-			must.Get(limiter.Wait(t.Context(), "k"))(t)
-		}
-		if waited := time.Since(start); waited != 2*time.Minute {
-			t.Errorf("three admissions took %v, want 2m: an attempt was recorded", waited)
-		}
-	})
 }
 
 // counting counts a store's operations.
@@ -239,15 +217,10 @@ func TestWaitFirstLeaves(t *testing.T) {
 func TestWaitBehindOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &waiters{limiter: newLimiter(t, stint.TokenBucket(5, stint.PerSecond(1))), begun: time.Now()}
-		within := func(d time.Duration) context.Context {
-			ctx, cancel := context.WithTimeout(t.Context(), d)
-			t.Cleanup(cancel)
-			return ctx
-		}
 		w.wait(t.Context(), "a", "k", 5)
 		w.wait(t.Context(), "b", "k", 4)
-		w.wait(within(3*time.Second), "short", "k", 1)
-		w.wait(within(4500*time.Millisecond), "longer", "k", 1)
+		w.wait(deadline(t, 3*time.Second), "short", "k", 1)
+		w.wait(deadline(t, 4500*time.Millisecond), "longer", "k", 1)
 		w.wait(t.Context(), "never", "k", 6)
 		w.wait(t.Context(), "invalid", "k", 0)
 		w.wait(t.Context(), "c", "k", 1)
