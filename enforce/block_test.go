@@ -18,43 +18,6 @@ func blocking(id string, after int64, pause time.Duration, limits ...stint.Limit
 	return r
 }
 
-// A rule blocks a client that was denied as often as it says, whichever rule denied, from that denial on until the time
-// has passed since the first one. What is admitted is told of as without it.
-func TestBlock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limiter, _ := newLimiter(t, blocking("login", 3, 10*time.Minute, hourly(100)), per("second", stint.FixedWindow(2, time.Second).FromFirst()))
-		for i := range 4 {
-			v := decide(t, limiter, alice)
-			if denied := i >= 2; v.Allowed == denied || v.Rule.ID != "second" || denied && v.Reason() != stint.ReasonLimit {
-				t.Fatalf("request %d: %+v by %s, %s", i, v.Decision, v.Rule.ID, v.Reason())
-			}
-		}
-		time.Sleep(time.Minute) //nolint:forbidigo // the bubble's time
-		decide(t, limiter, alice)
-		decide(t, limiter, alice)
-		left := 9 * time.Minute
-		for i := range 3 {
-			v := decide(t, limiter, alice)
-			if v.Allowed || v.Rule.ID != "login" || v.Reason() != stint.ReasonBlocked || v.Decision.RetryAfter != left || v.Limit().Name != "block" || v.Decision.Limit != 3 {
-				t.Errorf("denial %d: %+v by %s, %s", 3+i, v.Decision, v.Rule.ID, v.Reason())
-			}
-			time.Sleep(time.Minute) //nolint:forbidigo // the bubble's time
-			left -= time.Minute
-		}
-		if v := decide(t, limiter, rules.Request{Path: "/x", Address: "192.0.2.9"}); !v.Allowed {
-			t.Errorf("another client: %+v", v.Decision)
-		}
-		explained, err := limiter.Explain(t.Context(), &alice)
-		if want := "rule login decides: it blocks the client, which was denied 3 times, for 6m0s"; err != nil || explained.Why() != want {
-			t.Errorf("%s, %v, want %s", explained.Why(), err, want)
-		}
-		time.Sleep(left) //nolint:forbidigo // the bubble's time
-		if v := decide(t, limiter, alice); !v.Allowed || v.Rule.ID != "second" {
-			t.Errorf("after the block: %+v by %s", v.Decision, v.Rule.ID)
-		}
-	})
-}
-
 // An override holds in place of the block, and a reset ends it.
 func TestBlockEnds(t *testing.T) {
 	rule := blocking("login", 1, 2*time.Hour, hourly(1))
@@ -67,6 +30,10 @@ func TestBlockEnds(t *testing.T) {
 	}
 	decide(t, limiter, alice)
 	blocked(true)
+	const want = "rule login decides: it blocks the client, which was denied 1 times, for 2h0m0s"
+	if why := explain(t, limiter, alice).Why(); why != want {
+		t.Errorf("%s, want %s", why, want)
+	}
 	with := rule.Clone()
 	with.Overrides = []rules.Override{{Key: alice.Address, Limits: []stint.Limit{stint.FixedWindow(3, time.Minute)}}}
 	limiter.Swap(setOf(t, limiter.Set(), with))

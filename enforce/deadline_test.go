@@ -23,10 +23,8 @@ func TestLimiterMaxWait(t *testing.T) {
 			OnExceed: rules.Wait, MaxWait: time.Minute,
 		}}, rules.Options{}))(t)
 		for maxWait, held := range map[time.Duration]time.Duration{0: 2 * time.Second, time.Hour: 2 * time.Second, time.Second: 0} {
-			limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: time.Now}), Set: set, MaxWait: maxWait})
-			if err != nil {
-				t.Fatal(err)
-			}
+			store := memstore.New(memstore.Config{Now: time.Now})
+			limiter := must.Get(enforce.New(enforce.Config{Store: store, Set: set, MaxWait: maxWait}))(t)
 			var v enforce.Verdict
 			for i, want := range []time.Duration{0, held} {
 				begin := time.Now()

@@ -2,6 +2,7 @@ package enforce_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -103,8 +104,17 @@ func TestWhy(t *testing.T) {
 			t.Errorf("%s: %q, want %q", test.rule.ID, got, want)
 		}
 	}
+	limiter, _ := newLimiter(t, banned)
+	if v := decide(t, limiter, alice); v.Reason() != stint.ReasonBanned || v.Missing() != nil || v.Limit().Capacity != 0 {
+		t.Errorf("of a ban %q, %v, %v", v.Reason(), v.Missing(), v.Limit())
+	}
+	limiter, _ = newLimiter(t, some)
+	missing := []string{rules.PerAPIKey, rules.Custom("plan")}
+	if v := decide(t, limiter, alice); v.Reason() != stint.ReasonMissing || !slices.Equal(v.Missing(), missing) {
+		t.Errorf("of a request that lacks %v: %q, %v", missing, v.Reason(), v.Missing())
+	}
 	cost.Attributes = map[string]string{"n": "many"}
-	limiter, _ := newLimiter(t, dear)
+	limiter, _ = newLimiter(t, dear)
 	if _, err := limiter.Explain(t.Context(), &cost); !errors.Is(err, stint.ErrInvalid) {
 		t.Errorf("a cost that is none: %v", err)
 	}

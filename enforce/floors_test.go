@@ -147,10 +147,8 @@ func floorOf(t *testing.T, set *rules.Set, store stint.Store, request *rules.Req
 		if h.Outcome != rules.Limited || len(h.Vias) == 0 || h.Vias[0] != rules.ViaGuaranteed {
 			continue
 		}
-		d, err := store.Decide(t.Context(), stint.Op{Verb: stint.VerbPeek, Claim: stint.Claim{Key: h.Claim.Key, Policy: h.Claim.Policy, Permits: 1, Keep: h.Claim.Keep}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		claim := stint.Claim{Key: h.Claim.Key, Policy: h.Claim.Policy, Permits: 1, Keep: h.Claim.Keep}
+		d := must.Get(store.Decide(t.Context(), stint.Op{Verb: stint.VerbPeek, Claim: claim}))(t)
 		return d.Allowed
 	}
 	return false

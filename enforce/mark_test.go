@@ -58,27 +58,32 @@ func TestMark(t *testing.T) {
 	}
 }
 
-// mark_at marks by how much of a limit is used, of rules that deny and of those that mark.
+// mark_at marks by how much of a limit is used, of rules that deny, of those that mark, and of the way that was charged.
+// A request that waits for one rule is marked by another one, once.
 func TestMarkAt(t *testing.T) {
 	hard, soft := per("hard", hourly(5)), marking("soft", 2)
 	hard.MarkAt, soft.MarkAt = 80, 100
-	limiter, _ := newLimiter(t, hard, soft)
-	for i, want := range []string{"", "soft 2 false", "soft 2 true", "hard 5 false, soft 2 true", "hard 5 false, soft 2 true"} {
-		if v := decide(t, limiter, alice); exceeded(v) != want {
-			t.Errorf("request %d: %q, want %q", i, exceeded(v), want)
-		}
-	}
-}
-
-// Of a rule with ways the limits of the way that was charged mark.
-func TestMarkAtOfWays(t *testing.T) {
 	quota, extra := per("quota", hourly(1)), per("extra", hourly(10))
 	quota.Otherwise, quota.MarkAt = "extra", 20
-	limiter, _ := newLimiter(t, quota, extra)
-	for i, want := range []string{"quota 1 false", "", "quota 10 false"} {
-		if v := decide(t, limiter, alice); exceeded(v) != want {
-			t.Errorf("request %d: %q, want %q", i, exceeded(v), want)
-		}
+	waits := waiting("waits", time.Minute, 0, stint.FixedWindow(1, time.Second).FromFirst())
+	for _, test := range []struct {
+		list []rules.Rule
+		want []string
+	}{
+		{[]rules.Rule{hard, soft}, []string{
+			"", "soft 2 false", "soft 2 true", "hard 5 false, soft 2 true", "hard 5 false, soft 2 true",
+		}},
+		{[]rules.Rule{quota, extra}, []string{"quota 1 false", "", "quota 10 false"}},
+		{[]rules.Rule{waits, marking("soft", 1)}, []string{"", "soft 1 true", "soft 1 true"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			limiter, _ := newLimiter(t, test.list...)
+			for i, want := range test.want {
+				if v := decide(t, limiter, alice); exceeded(v) != want || !v.Allowed {
+					t.Errorf("%s, request %d: %q, want %q", test.list[0].ID, i, exceeded(v), want)
+				}
+			}
+		})
 	}
 }
 
@@ -130,20 +135,6 @@ func TestMarkReserves(t *testing.T) {
 	if err != nil || explained.Rules[0].Each[0].Remaining != 85 || explained.Rules[1].Each[0].Remaining != 0 {
 		t.Errorf("%+v, %v", explained.Rules, err)
 	}
-}
-
-// A request that waits for one rule is marked by another one, once.
-func TestMarkOfOneThatWaits(t *testing.T) {
-	waits := per("waits", stint.FixedWindow(1, time.Second).FromFirst())
-	waits.OnExceed, waits.MaxWait = rules.Wait, time.Minute
-	synctest.Test(t, func(t *testing.T) {
-		limiter, _ := newLimiter(t, waits, marking("soft", 1))
-		for i, want := range []string{"", "soft 1 true", "soft 1 true"} {
-			if v := decide(t, limiter, alice); exceeded(v) != want || !v.Allowed {
-				t.Errorf("request %d: %q, want %q", i, exceeded(v), want)
-			}
-		}
-	})
 }
 
 // A failure policy marks nothing.

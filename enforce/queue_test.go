@@ -103,66 +103,6 @@ func TestOneClientHoldsNobodyElse(t *testing.T) {
 	}
 }
 
-// A request over two limits holds others only until the limit that they share admits.
-func TestQueuesAreLeftWhenTheirRuleAdmits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limiter, _ := newLimiter(t,
-			shared("all", time.Minute, stint.TokenBucket(1, stint.Every(100*time.Millisecond))),
-			waiting("mine", time.Minute, 0, stint.TokenBucket(1, stint.PerSecond(1))))
-		ends := arrive(limiter, 4, func(int) context.Context { return t.Context() }, func(i int) rules.Request {
-			return rules.Request{Path: "/x", Address: []string{"a", "a", "b", "c"}[i]}
-		})
-		for i, want := range []struct {
-			number int
-			after  time.Duration
-		}{{0, 0}, {2, 100 * time.Millisecond}, {3, 200 * time.Millisecond}, {1, time.Second}} {
-			if end := ends[i]; end.number != want.number || !end.allowed || end.after != want.after {
-				t.Errorf("end %d is %+v, want request %d after %s", i, end, want.number, want.after)
-			}
-		}
-	})
-}
-
-// A request that moves from one queue to another has its position there by its arrival at the limiter.
-func TestQueuesAreInOrderOfArrival(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ours := waiting("ours", time.Minute, 0, stint.TokenBucket(1, stint.Every(300*time.Millisecond)))
-		ours.Scope, ours.Missing = []string{rules.PerUser}, rules.MissingSkip
-		limiter, _ := newLimiter(t, ours, waiting("mine", time.Minute, 0, stint.TokenBucket(1, stint.Every(200*time.Millisecond))))
-		requests := []rules.Request{
-			{Path: "/x", Address: "a", User: "u"},
-			{Path: "/x", Address: "b", User: "u"}, // ours denies it for 300ms, then mine does
-			{Path: "/x", Address: "b"},
-			{Path: "/x", Address: "b"}, // mine denies it for 200ms
-			{Path: "/x", Address: "b"}, // mine denies it for 400ms
-		}
-		ends := arrive(limiter, len(requests), func(int) context.Context { return t.Context() }, func(i int) rules.Request { return requests[i] })
-		for i, want := range []struct {
-			number int
-			after  time.Duration
-		}{{0, 0}, {2, 2 * time.Millisecond}, {3, 202 * time.Millisecond}, {1, 402 * time.Millisecond}, {4, 602 * time.Millisecond}} {
-			if end := ends[i]; end.number != want.number || !end.allowed || end.after != want.after {
-				t.Errorf("end %d is %+v, want request %d after %s", i, end, want.number, want.after)
-			}
-		}
-	})
-}
-
-// A request that is behind others for several rules takes no position in the queue that moves first.
-func TestPositionsInAQueueThatMoves(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := shared("all", time.Minute, stint.TokenBucket(1, stint.Every(100*time.Millisecond)))
-		all.MaxWaiters = 2
-		limiter, _ := newLimiter(t, all, waiting("mine", time.Minute, 0, stint.TokenBucket(1, stint.PerSecond(1))))
-		ends := arrive(limiter, 5, func(int) context.Context { return t.Context() }, func(i int) rules.Request {
-			return rules.Request{Path: "/x", Address: []string{"a", "a", "a", "a", "b"}[i]}
-		})
-		if end := ends[1]; end.number != 4 || !end.allowed || end.after != 100*time.Millisecond {
-			t.Errorf("%+v, want b admitted after 100ms", end)
-		}
-	})
-}
-
 // Who gives up behind others is denied by the rule for which they wait.
 func TestDeniedByTheRuleOfTheLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -188,44 +128,17 @@ func TestDeniedByTheRuleOfTheLine(t *testing.T) {
 	})
 }
 
-// A request of a class that leaves less to others is admitted while those of another class wait.
-func TestClassesWaitApart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rule := shared("all", 10*time.Second, stint.TokenBucket(10, stint.PerSecond(1)))
-		rule.Classes = rules.Classes{By: rules.ClassBy{Attribute: "class"}, Keep: map[string]rules.Percent{"critical": 0, "batch": 50}, Default: "batch"}
-		limiter, _ := newLimiter(t, rule)
-		for range 5 {
-			decide(t, limiter, with("class", "critical"))
-		}
-		ends := arrive(limiter, 3, func(int) context.Context { return t.Context() }, func(i int) rules.Request {
-			return with("class", []string{"batch", "batch", "critical"}[i])
-		})
-		if first := ends[0]; first.number != 2 || !first.allowed || first.after > 10*time.Millisecond {
-			t.Errorf("%+v: want the critical request first, at once", ends)
-		}
-		if last := ends[2]; last.number != 1 || !last.allowed || last.after != 3*time.Second {
-			t.Errorf("%+v: want batch jobs in their order, when 5 are left after them", ends)
-		}
-	})
-}
-
 // Teams that borrow of one limit wait in queues of their own, and requests without a team in another one.
 func TestBorrowersWaitApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		org, team := shared("org", 10*time.Second, stint.TokenBucket(10, stint.PerSecond(1))), rules.Rule{
-			ID: "team", Within: "org", Scope: []string{rules.Custom("team")}, Missing: rules.MissingSkip, Borrow: rules.Borrow{Any: true},
-			OnExceed: rules.Wait, MaxWait: 10 * time.Second, MaxWaiters: 2,
-		}
-		limiter, _ := newLimiter(t, org, team)
-		for range 10 {
-			decide(t, limiter, with("team", "greedy"))
-		}
-		ends := arrive(limiter, 5, func(int) context.Context { return t.Context() }, func(i int) rules.Request {
-			return []rules.Request{with("team", "greedy"), with("team", "greedy"), with("team", "greedy"), with("team", "other"), with()}[i]
-		})
-		for _, e := range ends {
-			if e.allowed != (e.number != 2) {
-				t.Errorf("%+v: want the third request of one team denied, and no other", e)
+		team := waiting("team", 10*time.Second, 2)
+		team.Within, team.Scope, team.Missing = "org", []string{rules.Custom("team")}, rules.MissingSkip
+		team.Borrow.Any = true
+		limiter, _ := newLimiter(t, shared("org", 10*time.Second, stint.TokenBucket(1, stint.PerSecond(1))), team)
+		requests := append(of("team", "greedy", "greedy", "greedy", "greedy", "other"), with())
+		for _, e := range arrive(limiter, requests, t.Context()) {
+			if e.allowed != (e.number != 3) {
+				t.Errorf("%v: want the fourth request of one team denied, and no other", e)
 			}
 		}
 	})

@@ -1,7 +1,6 @@
 package enforce_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -37,7 +36,7 @@ func TestTurnsWhileTheStoreIsAway(t *testing.T) {
 	} {
 		t.Run(mode.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ends := arrive(withoutStore(t, mode, patient), len(held), func(int) context.Context { return t.Context() }, always(alice))
+				ends := arrive(withoutStore(t, mode, patient), always(len(held), alice), t.Context())
 				for _, end := range ends {
 					want := held[end.number]
 					after := end.after.Round(100 * time.Millisecond)

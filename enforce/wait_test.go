@@ -1,6 +1,7 @@
 package enforce_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,17 +32,29 @@ type end struct {
 	err     error
 }
 
-// arrive lets requests come one millisecond after another, and lists how they ended, in that order.
-func arrive(limiter *enforce.Limiter, n int, context func(i int) context.Context, request func(i int) rules.Request) []end {
+// String is number@after, with !retry for one that was denied.
+func (e end) String() string {
+	text := fmt.Sprint(e.number, "@", e.after)
+	if e.err != nil {
+		return text + " " + e.err.Error()
+	}
+	if !e.allowed {
+		text += fmt.Sprint("!", e.retry)
+	}
+	return text
+}
+
+// arrive lets requests come one millisecond after another, with these contexts in turn, and lists how they ended, in
+// that order.
+func arrive(limiter *enforce.Limiter, requests []rules.Request, contexts ...context.Context) []end {
 	var mu sync.Mutex
 	var ends []end
 	var all sync.WaitGroup
 	start := time.Now()
-	for i := range n {
+	for i := range requests {
 		all.Go(func() {
 			var v enforce.Verdict
-			r := request(i)
-			err := limiter.Decide(context(i), &r, &v)
+			err := limiter.Decide(contexts[i%len(contexts)], &requests[i], &v)
 			mu.Lock()
 			defer mu.Unlock()
 			ends = append(ends, end{i, time.Since(start), v.Allowed, v.Decision.RetryAfter, err})
@@ -53,85 +66,99 @@ func arrive(limiter *enforce.Limiter, n int, context func(i int) context.Context
 	return ends
 }
 
-func always(r rules.Request) func(int) rules.Request {
-	return func(int) rules.Request { return r }
+func always(n int, r rules.Request) (list []rules.Request) {
+	for range n {
+		list = append(list, r)
+	}
+	return list
 }
 
-func TestFirstComeFirstServed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limiter, _ := newLimiter(t, waiting("a", time.Minute, 0, stint.TokenBucket(1, stint.PerSecond(1))))
-		ends := arrive(limiter, 20, func(int) context.Context { return t.Context() }, always(alice))
-		for i, end := range ends {
-			if end.number != i || !end.allowed || end.err != nil || end.after.Round(time.Second) != time.Duration(i)*time.Second {
-				t.Errorf("end %d is %+v, want request %d admitted after %ds", i, end, i, i)
-			}
-		}
-	})
+// of are requests, each with another value of an attribute.
+func of(attribute string, values ...string) (list []rules.Request) {
+	for _, value := range values {
+		list = append(list, with(attribute, value))
+	}
+	return list
 }
 
-// TestOrderAcrossLines lets requests wait for two clients at once, others for one of them.
-func TestOrderAcrossLines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		all := waiting("all", time.Minute, 0, stint.TokenBucket(1, stint.PerSecond(1)))
-		all.Scope = []string{rules.Global}
-		mine := waiting("mine", time.Minute, 0, stint.TokenBucket(1, stint.PerSecond(1)))
-		mine.Match.Paths = []string{"/x"}
-		limiter, _ := newLimiter(t, all, mine)
-		ends := arrive(limiter, 12, func(int) context.Context { return t.Context() }, func(i int) rules.Request {
-			return rules.Request{Path: []string{"/x", "/y"}[i%2], Address: fmt.Sprint(i % 3)}
+// from are requests of addresses.
+func from(addresses ...string) (list []rules.Request) {
+	for _, address := range addresses {
+		list = append(list, rules.Request{Path: "/x", Address: address})
+	}
+	return list
+}
+
+// Requests that wait are served in the order in which they came, and hold nobody else.
+func TestQueues(t *testing.T) {
+	second, tenth := stint.TokenBucket(1, stint.PerSecond(1)), stint.TokenBucket(1, stint.Every(100*time.Millisecond))
+	const oneByOne = "[0@0s 1@1s 2@2s 3@3s 4@4s 5@5s 6@6s 7@7s 8@8s 9@9s 10@10s 11@11s]"
+	costly := waiting("a", time.Minute, 2, stint.TokenBucket(4, stint.PerSecond(1)))
+	costly.Cost = rules.Cost{Attribute: "cost"}
+	onX := waiting("mine", time.Minute, 0, second)
+	onX.Match.Paths = []string{"/x"}
+	across := from("0", "1", "2", "0", "1", "2", "0", "1", "2", "0", "1", "2")
+	for i := range across {
+		across[i].Path = []string{"/x", "/y"}[i%2]
+	}
+	ours := waiting("ours", time.Minute, 0, stint.TokenBucket(1, stint.Every(300*time.Millisecond)))
+	ours.Scope, ours.Missing = []string{rules.PerUser}, rules.MissingSkip
+	users := from("a", "b", "b", "b", "b")
+	users[0].User, users[1].User = "u", "u"
+	two := shared("all", time.Minute, tenth)
+	two.MaxWaiters = 2
+	classes := shared("all", 10*time.Second, stint.TokenBucket(5, stint.PerSecond(1)))
+	classes.Classes = rules.Classes{
+		By: rules.ClassBy{Attribute: "class"}, Keep: map[string]rules.Percent{"critical": 0, "batch": 50}, Default: "batch",
+	}
+	for name, test := range map[string]struct {
+		rules    []rules.Rule
+		requests []rules.Request
+		want     string
+	}{
+		"first come, first served": {[]rules.Rule{waiting("a", time.Minute, 0, second)}, always(12, alice), oneByOne},
+		"across queues":            {[]rules.Rule{shared("all", time.Minute, second), onX}, across, oneByOne},
+		"max_wait": {
+			[]rules.Rule{waiting("a", 2500*time.Millisecond, 0, second)}, always(5, alice),
+			"[0@0s 1@1s 2@2s 3@2s!1s 4@2s!1s]",
+		},
+		// The first leaves one permit. Two that want more wait, and the next, which would be content with it, is not served
+		// before them.
+		"max_waiters": {[]rules.Rule{costly}, of("cost", "3", "2", "2", "1", "1"), "[0@0s 3@3ms!1m0s 4@4ms!1m0s 1@1s 2@3s]"},
+		// One over two limits holds others only until the limit that they share admits.
+		"a shared limit": {
+			[]rules.Rule{shared("all", time.Minute, tenth), waiting("mine", time.Minute, 0, second)}, from("a", "a", "b", "c"),
+			"[0@0s 2@100ms 3@200ms 1@1s]",
+		},
+		// Ours denies the second for 300ms, then mine does; mine denies the fourth for 200ms, and the last for 400ms.
+		"from one queue to another": {
+			[]rules.Rule{ours, waiting("mine", time.Minute, 0, stint.TokenBucket(1, stint.Every(200*time.Millisecond)))}, users,
+			"[0@0s 2@2ms 3@202ms 1@402ms 4@602ms]",
+		},
+		// One behind others for several rules takes no position in the queue that moves first.
+		"positions": {
+			[]rules.Rule{two, waiting("mine", time.Minute, 0, second)}, from("a", "a", "a", "a", "b"),
+			"[0@0s 4@100ms 1@1s 2@2s 3@3s]",
+		},
+		// A class that leaves less to others is admitted while those of another class wait.
+		"classes": {
+			[]rules.Rule{classes}, of("class", "critical", "critical", "critical", "batch", "batch", "critical"),
+			"[0@0s 1@1ms 2@2ms 5@5ms 3@2s 4@3s]",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limiter, _ := newLimiter(t, test.rules...)
+				ends := arrive(limiter, test.requests, t.Context())
+				slices.SortStableFunc(ends, func(a, b end) int { // those of one instant have no order
+					return cmp.Or(cmp.Compare(a.after, b.after), a.number-b.number)
+				})
+				if got := fmt.Sprint(ends); got != test.want {
+					t.Errorf("got  %s\nwant %s", got, test.want)
+				}
+			})
 		})
-		for i, end := range ends {
-			if end.number != i || !end.allowed || end.err != nil {
-				t.Errorf("end %d is %+v, want request %d admitted", i, end, i)
-			}
-		}
-	})
-}
-
-func TestMaxWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limiter, _ := newLimiter(t, waiting("a", 2500*time.Millisecond, 0, stint.TokenBucket(1, stint.PerSecond(1))))
-		ends := arrive(limiter, 5, func(int) context.Context { return t.Context() }, always(alice))
-		var admitted, denied []int
-		for _, end := range ends {
-			if end.allowed {
-				admitted = append(admitted, end.number)
-				continue
-			}
-			denied = append(denied, end.number)
-			if end.retry <= 0 || end.after > 2600*time.Millisecond {
-				t.Errorf("%+v, want a denial within 2.5s of arriving", end)
-			}
-		}
-		if !slices.Equal(admitted, []int{0, 1, 2}) || len(denied) != 2 {
-			t.Errorf("admitted are %v, denied %v; want the first three", admitted, denied)
-		}
-	})
-}
-
-func TestMaxWaiters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		costs := waiting("a", time.Minute, 2, stint.TokenBucket(4, stint.PerSecond(1)))
-		costs.Cost = rules.Cost{Attribute: "cost"}
-		limiter, _ := newLimiter(t, costs)
-		// The first leaves one permit. Two that want more wait, and the next, which would be content
-		// with it, is not served before them.
-		ends := arrive(limiter, 5, func(int) context.Context { return t.Context() }, func(i int) rules.Request {
-			r := alice
-			r.Attributes = map[string]string{"cost": []string{"3", "2", "2", "1", "1"}[i]}
-			return r
-		})
-		var order []int
-		for _, end := range ends {
-			order = append(order, end.number)
-			if late := end.number >= 3; end.allowed == late || late && end.retry != time.Minute {
-				t.Errorf("%+v, want requests 3 and 4 denied for as long as the others may wait", end)
-			}
-		}
-		if !slices.Equal(order, []int{0, 3, 4, 1, 2}) {
-			t.Errorf("they ended in the order %v", order)
-		}
-	})
+	}
 }
 
 func TestWaitsForOthersWouldDenyAnyway(t *testing.T) {
@@ -148,7 +175,7 @@ func TestWaitsForOthersWouldDenyAnyway(t *testing.T) {
 func TestTurnsAreHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter, _ := newLimiter(t, waiting("a", 2500*time.Millisecond, 0, stint.LeakyBucket(10, stint.PerSecond(1))))
-		ends := arrive(limiter, 5, func(int) context.Context { return t.Context() }, always(alice))
+		ends := arrive(limiter, always(5, alice), t.Context())
 		slices.SortFunc(ends, func(a, b end) int { return a.number - b.number })
 		for i, end := range ends {
 			if i < 3 && (!end.allowed || end.after.Round(10*time.Millisecond) != time.Duration(i)*time.Second) {
@@ -172,12 +199,8 @@ func TestWhoIsCancelledLeavesTheLine(t *testing.T) {
 		limiter, _ := newLimiter(t, waiting("a", time.Minute, 3, stint.TokenBucket(1, stint.PerSecond(1))))
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(500*time.Millisecond, cancel)
-		ends := arrive(limiter, 4, func(i int) context.Context {
-			if i == 1 || i == 2 { // the first of the line and one behind it
-				return ctx
-			}
-			return t.Context()
-		}, always(alice))
+		// The first of the line and one behind it are cancelled.
+		ends := arrive(limiter, always(4, alice), t.Context(), ctx, ctx, t.Context())
 		for _, end := range ends {
 			gone := end.number == 1 || end.number == 2
 			if gone != errors.Is(end.err, context.Canceled) || gone == end.allowed || gone && end.after.Round(10*time.Millisecond) != 500*time.Millisecond {

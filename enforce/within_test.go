@@ -40,10 +40,8 @@ type tenant struct {
 func newTenant(t testing.TB, list ...rules.Rule) *tenant {
 	t.Helper()
 	clock := storetest.NewClock(1_790_000_000_000_000)
-	limiter, err := enforce.New(enforce.Config{Store: memstore.New(memstore.Config{Now: clock.Now}), Set: setOf(t, nil, list...)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := memstore.New(memstore.Config{Now: clock.Now})
+	limiter := must.Get(enforce.New(enforce.Config{Store: store, Set: setOf(t, nil, list...)}))(t)
 	return &tenant{t, limiter, clock}
 }
 
@@ -81,21 +79,10 @@ func (a *tenant) expect(what string, r rules.Request, admitted int, vias map[str
 	}
 }
 
-// Rules in shadow and waiting, and holds, take a rule with ways as a whole.
+// Rules that wait, and holds, take a rule with ways as a whole.
 func TestWithinOtherwise(t *testing.T) {
 	org, team := organisation()
-	org.OnExceed, team.OnExceed = rules.Shadow, rules.Shadow
 	a := newTenant(t, org, team)
-	shadowed := 0
-	for range 60 {
-		shadowed += len(decide(t, a.limiter, with("team", "search")).Shadowed)
-	}
-	if shadowed != 10 {
-		t.Errorf("%d are denied in shadow, want 10", shadowed)
-	}
-	org.OnExceed, team.OnExceed = rules.Reject, rules.Reject
-
-	a = newTenant(t, org, team)
 	var v enforce.Verdict
 	held, err := a.limiter.Reserve(t.Context(), ptr(with("team", "search")), stint.Hold{ID: "h"}, &v)
 	if err != nil || !v.Allowed || v.Via != rules.ViaGuaranteed {
