@@ -123,6 +123,10 @@ func TestLostInstancesCountOn(t *testing.T) {
 		check("a minute later", 100, 20)
 		<-time.After(time.Hour)
 		check("an hour later", 100, 100)
+		for _, none := range []int64{0, -3} { // this process is one
+			n.Store(none)
+			check("none", 100, 100)
+		}
 	})
 }
 

@@ -90,43 +90,41 @@ func TestManyCallersAtTheSilence(t *testing.T) {
 
 // With answers in between, a call that runs into its deadline is but a failure.
 func TestTimeoutsAmongAnswers(t *testing.T) {
-	t.Run("Decide", func(t *testing.T) {
-		testTimeoutsAmongAnswers(t, func(f *fixture, p *stint.Policy) stint.Decision { return f.must("k", p) })
-	})
-	t.Run("DecideAll", func(t *testing.T) {
-		testTimeoutsAmongAnswers(t, func(f *fixture, p *stint.Policy) stint.Decision {
+	for name, answered := range map[string]func(*fixture, *stint.Policy) stint.Decision{
+		"Decide": func(f *fixture, p *stint.Policy) stint.Decision { return f.must("k", p) },
+		"DecideAll": func(f *fixture, p *stint.Policy) stint.Decision {
 			results := make([]stint.Result, 2)
 			f.DecideAll(f.t.Context(), []stint.Op{op(0, "k", p, 1), op(0, "l", p, 1)}, results)
 			return results[0].Decision
-		})
-	})
-}
-
-func testTimeoutsAmongAnswers(t *testing.T, answered func(*fixture, *stint.Policy) stint.Decision) {
-	bubble(t, nil, func(t *testing.T, f *fixture, p *stint.Policy) {
-		f.faulty.Inject(func(c storetest.Call) storetest.Fault { return storetest.Fault{Block: c.Ops[0].Key == "slow"} })
-		for range 10 {
-			var group sync.WaitGroup
-			group.Go(func() {
-				if d, err := f.take("slow", p); err != nil || !d.Degraded {
-					t.Errorf("%+v, %v", d, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, nil, func(t *testing.T, f *fixture, p *stint.Policy) {
+				f.faulty.Inject(func(c storetest.Call) storetest.Fault { return storetest.Fault{Block: c.Ops[0].Key == "slow"} })
+				for range 10 {
+					var group sync.WaitGroup
+					group.Go(func() {
+						if d, err := f.take("slow", p); err != nil || !d.Degraded {
+							t.Errorf("%+v, %v", d, err)
+						}
+					})
+					<-time.After(timeout / 2)
+					for range 2 {
+						if d := answered(f, p); d.Degraded {
+							t.Error("a call that the store answers is degraded")
+						}
+					}
+					group.Wait()
+				}
+				if down := f.Down(); down != nil {
+					t.Errorf("down: %+v", down)
+				}
+				if s := f.Stats(); s.Timeouts != 10 || s.Errors != 0 || s.Open != 10 {
+					t.Errorf("%+v, want 10 timeouts", s)
 				}
 			})
-			<-time.After(timeout / 2)
-			for range 2 {
-				if d := answered(f, p); d.Degraded {
-					t.Error("a call that the store answers is degraded")
-				}
-			}
-			group.Wait()
-		}
-		if down := f.Down(); down != nil {
-			t.Errorf("down: %+v", down)
-		}
-		if s := f.Stats(); s.Timeouts != 10 || s.Errors != 0 || s.Open != 10 {
-			t.Errorf("%+v, want 10 timeouts", s)
-		}
-	})
+		})
+	}
 }
 
 func TestFailuresInARow(t *testing.T) {
@@ -479,9 +477,7 @@ func TestRandomFaults(t *testing.T) {
 // A probe out of suspicion that is not answered, while others are, proves nothing: the
 // store is not silent.
 func TestSuspicionAmongAnswers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, nil)
-		p := minutely(t)
+	bubble(t, nil, func(t *testing.T, f *fixture, p *stint.Policy) {
 		f.faulty.Inject(func(c storetest.Call) storetest.Fault {
 			return storetest.Fault{Block: c.Ops[0].Policy != p}
 		})

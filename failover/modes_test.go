@@ -251,29 +251,6 @@ func TestLocal(t *testing.T) {
 	})
 }
 
-// When the number of processes changes, what was spent stays spent. A number that fell
-// counts when the window has passed, a number that rose at once.
-func TestInstancesChange(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, n := counting(t, 2)
-		p := minutely(t)
-		f.lose(policy(t, "other", stint.FixedWindow(1, time.Hour)))
-		for _, step := range []struct {
-			n    int
-			left int64
-		}{{2, 49}, {2, 48}, {10, 7}, {1, 6}, {0, 5}, {-3, 4}} {
-			n.Store(int64(step.n))
-			if d := f.must("k", p); d.Remaining != step.left {
-				t.Errorf("%d processes: %+v, want %d left", n, d, step.left)
-			}
-		}
-		<-time.After(2 * time.Hour)
-		if d := f.must("k", p); d.Remaining != 99 {
-			t.Errorf("two hours later: %+v, want 99 left of one process's share", d)
-		}
-	})
-}
-
 // withOptions sets options by the policy's name.
 func withOptions(rules map[string]failover.PolicyOptions) func(*failover.Config) {
 	return func(c *failover.Config) {

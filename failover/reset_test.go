@@ -72,31 +72,6 @@ func TestResets(t *testing.T) {
 	}
 }
 
-// If the store fails to reset, the shares stay spent.
-func TestResetThatFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, func(c *failover.Config) { c.Mode = failover.Local })
-		spent := policy(t, "rule/a", stint.FixedWindow(100, 24*time.Hour).FromFirst())
-		f.lose(minutely(t))
-		for range 3 {
-			f.must("k", spent)
-		}
-		f.regain()
-		f.faulty.Inject(func(c storetest.Call) storetest.Fault {
-			if c.Reset {
-				return storetest.Fault{Err: errors.New("broken")}
-			}
-			return storetest.Fault{}
-		})
-		if err := f.ResetAll(t.Context(), stint.Scope{Policy: "rule/a"}); !errors.Is(err, stint.ErrUnavailable) {
-			t.Errorf("got %v, want %v", err, stint.ErrUnavailable)
-		}
-		if local := remaining(t, f.local, "k", spent); local != 97 {
-			t.Errorf("%d remain of the share, want 97", local)
-		}
-	})
-}
-
 // Closing does not wait for the reset of a store that takes its time.
 func TestCloseWhileResetting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -179,26 +154,36 @@ func TestResetDeadlines(t *testing.T) {
 	}
 }
 
-// What a store fails with makes it unavailable; an operation that it can't do is invalid.
+// What a store fails with makes it unavailable, and the shares stay spent; an operation that it can't do is invalid.
 func TestResetFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		broken := errors.New("broken")
-		f := newFixture(t, nil)
+		f := newFixture(t, func(c *failover.Config) { c.Mode = failover.Local })
+		spent := policy(t, "rule/a", stint.FixedWindow(100, 24*time.Hour).FromFirst())
+		f.lose(minutely(t))
+		for range 3 {
+			f.must("k", spent)
+		}
+		f.regain()
+		broken, before := errors.New("broken"), f.Stats().Errors
 		f.faulty.Inject(func(c storetest.Call) storetest.Fault {
 			if c.Reset {
 				return storetest.Fault{Err: broken}
 			}
 			return storetest.Fault{}
 		})
-		if err := f.ResetAll(t.Context(), stint.Scope{Policy: ""}); !errors.Is(err, stint.ErrUnavailable) || !errors.Is(err, broken) {
-			t.Errorf("got %v, want %v of %v", err, stint.ErrUnavailable, broken)
+		for i, of := range []string{"", "rule/a"} {
+			err := f.ResetAll(t.Context(), stint.Scope{Policy: of})
+			if !errors.Is(err, stint.ErrUnavailable) || !errors.Is(err, broken) {
+				t.Errorf("got %v, want %v of %v", err, stint.ErrUnavailable, broken)
+			}
+			if n := f.Stats().Errors - before; n != uint64(i+1) {
+				t.Errorf("%d errors, want %d", n, i+1)
+			}
 		}
-		if s := f.Stats(); s.Errors != 1 {
-			t.Errorf("%+v, want an error", s)
+		if local := remaining(t, f.local, "k", spent); local != 97 {
+			t.Errorf("%d remain of the share, want 97", local)
 		}
-		f.faulty.Inject(func(c storetest.Call) storetest.Fault {
-			return storetest.Fault{Err: stint.Invalid("scope", "all", "single clients")}
-		})
+		f.faulty.Inject(failWith(stint.Invalid("scope", "all", "single clients")))
 		if err := f.ResetAll(t.Context(), stint.Scope{All: true}); !errors.Is(err, stint.ErrInvalid) || errors.Is(err, stint.ErrUnavailable) {
 			t.Errorf("got %v, want %v", err, stint.ErrInvalid)
 		}

@@ -177,7 +177,7 @@ func TestAllShardsAreSilent(t *testing.T) {
 
 func TestShardsWithoutKeys(t *testing.T) {
 	for name, shard := range map[string]int{"none for most": 0, "outside": 7, "below": -1} {
-		store := stubborn{shard, new(func(int, error))}
+		store := stubborn{nil, shard, new(func(int, error))}
 		_, err := failover.New(store, failover.Config{})
 		if !errors.Is(err, stint.ErrInvalid) {
 			t.Errorf("%s: %v, want ErrInvalid", name, err)
@@ -188,6 +188,7 @@ func TestShardsWithoutKeys(t *testing.T) {
 
 // stubborn puts all keys into one of its three shards.
 type stubborn struct {
+	stint.Store
 	shard       int
 	unreachable *func(int, error)
 }
@@ -196,14 +197,3 @@ func (s stubborn) Watch(_ time.Duration, unreachable func(int, error)) stint.Sha
 	*s.unreachable = unreachable
 	return stint.Shards{Count: 3, Of: func(string) int { return s.shard }}
 }
-
-func (stubborn) Decide(ctx context.Context, _ stint.Op) (stint.Decision, error) {
-	return stint.Decision{}, ctx.Err()
-}
-
-func (s stubborn) Take(ctx context.Context, _ *stint.Policy, _ string, _ int64) (stint.Decision, error) {
-	return s.Decide(ctx, stint.Op{})
-}
-func (stubborn) DecideAll(context.Context, []stint.Op, []stint.Result) {}
-
-func (stubborn) ResetAll(context.Context, stint.Scope) error { return stint.ErrUnavailable }
