@@ -45,3 +45,12 @@ func TestCap(t *testing.T) {
 		})
 	}
 }
+
+// Without a cap there is the default one, and below the least there is that.
+func TestCapOfAConfig(t *testing.T) {
+	for given, want := range map[int64]int64{0: memstore.DefaultMaxBytes, 1: memstore.MinMaxBytes, 5 << 20: 5 << 20} {
+		if got := memstore.New(memstore.Config{MaxBytes: given}).Stats().MaxBytes; got != want {
+			t.Errorf("MaxBytes %d: a cap of %d, want %d", given, got, want)
+		}
+	}
+}

@@ -73,59 +73,6 @@ func TestMovedUnderDecisions(t *testing.T) {
 	}
 }
 
-// TestShortAndLongWay has one state decided by limiters, by operations and as one
-// of policies at once. They act as if one came after another: each admission leaves
-// another Remaining.
-func TestShortAndLongWay(t *testing.T) {
-	const quota, rounds = 6000, 1000
-	const day = 24 * time.Hour
-	for name, limit := range map[string]stint.Limit{
-		"token bucket": stint.TokenBucket(quota, stint.PerHour(1)),
-		"leaky bucket": stint.LeakyBucket(quota, stint.PerHour(1)),
-		"window":       stint.FixedWindow(quota, day),
-		"counter":      stint.SlidingWindowCounter(quota, day),
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := New(Config{Now: still})
-			limiter := must.Get(stint.NewLimiter(stint.Config{Store: s, Policy: policyOf(t, limit)}))(t)
-			other := limit
-			other.Name, other.Capacity = "other", 2*quota
-			one, two := policyOf(t, limit), policyOf(t, limit, other)
-			ctx := t.Context()
-			var left [quota]atomic.Int64
-			var work sync.WaitGroup
-			for worker := range 8 {
-				work.Go(func() {
-					for range rounds {
-						var d stint.Decision
-						var err error
-						switch worker % 4 {
-						case 0, 1:
-							d, err = limiter.Allow(ctx, "k")
-						case 2:
-							d, err = s.Decide(ctx, stint.Op{Claim: stint.Claim{Key: "k", Policy: one, Permits: 1}})
-						case 3:
-							d, err = s.Decide(ctx, stint.Op{Claim: stint.Claim{Key: "k", Policy: two, Permits: 1}})
-						}
-						if err != nil {
-							t.Error(err)
-						}
-						if d.Allowed {
-							left[d.Remaining].Add(1)
-						}
-					}
-				})
-			}
-			work.Wait()
-			for n := range left {
-				if got := left[n].Load(); got != 1 {
-					t.Errorf("%d admissions left %d, want 1", got, n)
-				}
-			}
-		})
-	}
-}
-
 // TestLimitsWithOneHash: limits of an operation whose states have one hash do not wait for each
 // other.
 func TestLimitsWithOneHash(t *testing.T) {

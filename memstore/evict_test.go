@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/storetest"
 )
@@ -25,10 +26,7 @@ func newCapped(t *testing.T) *capped {
 
 func (c *capped) policy(name string, limits ...stint.Limit) *stint.Policy {
 	c.t.Helper()
-	p, err := stint.NewPolicy(name, limits...)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	p := must.Get(stint.NewPolicy(name, limits...))(c.t)
 	return p
 }
 
@@ -39,10 +37,7 @@ func (c *capped) take(p *stint.Policy, keys ...string) bool {
 	for _, key := range keys[1:] {
 		op.And = append(op.And, stint.Claim{Key: key, Policy: p, Permits: 1})
 	}
-	d, err := c.Decide(c.t.Context(), op)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	d := must.Get(c.Decide(c.t.Context(), op))(c.t)
 	return d.Allowed
 }
 
@@ -183,10 +178,8 @@ func TestCapEvictsWhatCostsLeast(t *testing.T) {
 			c.within()
 			lost := func(p *stint.Policy) (lost int) {
 				for i := range each {
-					d, err := c.Decide(t.Context(), stint.Op{Verb: stint.VerbPeek, Claim: stint.Claim{Key: strconv.Itoa(i), Policy: p, Permits: 1}})
-					if err != nil {
-						t.Fatal(err)
-					}
+					claim := stint.Claim{Key: strconv.Itoa(i), Policy: p, Permits: 1}
+					d := must.Get(c.Decide(t.Context(), stint.Op{Verb: stint.VerbPeek, Claim: claim}))(t)
 					if d.Remaining == d.Limit {
 						lost++
 					}

@@ -29,10 +29,7 @@ func newHeld(t *testing.T, config memstore.Config, limits ...stint.Limit) *held 
 
 func (h *held) policyOf(limits ...stint.Limit) *stint.Policy {
 	h.t.Helper()
-	policy, err := stint.NewPolicy("p", limits...)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	policy := must.Get(stint.NewPolicy("p", limits...))(h.t)
 	return policy
 }
 
@@ -44,19 +41,14 @@ func (h *held) do(verb stint.Verb, policy *stint.Policy, n int64, hold *stint.Ho
 func (h *held) reserve(id string, n int64, ttl time.Duration) (stint.Decision, stint.HoldOp) {
 	h.t.Helper()
 	hold := stint.HoldOp{Hold: stint.Hold{ID: id, TTL: ttl}}
-	d, err := h.do(stint.VerbReserve, h.policy, n, &hold)
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	d := must.Get(h.do(stint.VerbReserve, h.policy, n, &hold))(h.t)
 	return d, hold
 }
 
 func (h *held) commit(policy *stint.Policy, id string, n int64) stint.HoldOp {
 	h.t.Helper()
 	hold := stint.HoldOp{Hold: stint.Hold{ID: id}}
-	if _, err := h.do(stint.VerbCommit, policy, n, &hold); err != nil {
-		h.t.Fatal(err)
-	}
+	must.Get(h.do(stint.VerbCommit, policy, n, &hold))(h.t)
 	return hold
 }
 

@@ -34,10 +34,8 @@ func crowd(t testing.TB, s *Store, policy *stint.Policy, clients int) {
 func checkReset(t testing.TB, s *Store, policy *stint.Policy, clients int) {
 	t.Helper()
 	for i := range clients {
-		d, err := s.Decide(t.Context(), stint.Op{Verb: stint.VerbPeek, Claim: stint.Claim{Key: strconv.Itoa(i), Policy: policy, Permits: 1}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		claim := stint.Claim{Key: strconv.Itoa(i), Policy: policy, Permits: 1}
+		d := must.Get(s.Decide(t.Context(), stint.Op{Verb: stint.VerbPeek, Claim: claim}))(t)
 		if d.Remaining != d.Limit {
 			t.Fatalf("client %d has %d of %d left", i, d.Remaining, d.Limit)
 		}
