@@ -63,34 +63,24 @@ func TestPeerWithoutAddress(t *testing.T) {
 
 func TestTrustsPeer(t *testing.T) {
 	r := resolver(t, behind)
-	for peer, want := range map[string]bool{
-		"10.1.2.3:80": true, "[fd12::1]:80": true, "[::ffff:10.1.2.3]:80": true,
-		"11.1.2.3:80": false, "[2001:db8::1]:80": false, "@": false,
-	} {
-		if got := r.TrustsPeer(peer); got != want {
-			t.Errorf("TrustsPeer(%q) = %v, want %v", peer, got, want)
+	for _, test := range testtable.Rows[struct {
+		Peer  string
+		Trust bool
+	}](t, "testdata/trusted.txt") {
+		if got := r.TrustsPeer(test.Peer); got != test.Trust {
+			t.Errorf("TrustsPeer(%q) = %v, want %v", test.Peer, got, test.Trust)
 		}
 	}
 }
 
 func TestKey(t *testing.T) {
-	for _, test := range []struct {
-		bits int
-		peer string
-		want string
-	}{
-		{0, "203.0.113.7:1", "203.0.113.7"},
-		{0, "[::ffff:203.0.113.7]:1", "203.0.113.7"},
-		{0, "[2001:db8:1:2:3:4:5:6]:1", "2001:db8:1:2::/64"},
-		{0, "[2001:db8:1:2:ffff::1]:1", "2001:db8:1:2::/64"},
-		{0, "[2001:db8:1:3::1]:1", "2001:db8:1:3::/64"},
-		{56, "[2001:db8:1:2ff::1]:1", "2001:db8:1:200::/56"},
-		{128, "[2001:db8:1:2::1]:1", "2001:db8:1:2::1"},
-		{1, "203.0.113.7:1", "203.0.113.7"},
-	} {
-		r := resolver(t, clientip.Config{IPv6Prefix: test.bits})
-		if got := r.Key(test.peer, nil); got != test.want {
-			t.Errorf("Key(%q) with /%d = %q, want %q", test.peer, test.bits, got, test.want)
+	for _, test := range testtable.Rows[struct {
+		Bits       int
+		Peer, Want string
+	}](t, "testdata/keys.txt") {
+		r := resolver(t, clientip.Config{IPv6Prefix: test.Bits})
+		if got := r.Key(test.Peer, nil); got != test.Want {
+			t.Errorf("Key(%q) with /%d = %q, want %q", test.Peer, test.Bits, got, test.Want)
 		}
 	}
 }
@@ -188,13 +178,10 @@ func FuzzClient(f *testing.F) {
 }
 
 func TestParse(t *testing.T) {
-	for text, want := range map[string]string{
-		"192.0.2.1": "192.0.2.1", "192.0.2.1:80": "192.0.2.1", "[2001:db8::1%eth0]:80": "2001:db8::1", "::ffff:192.0.2.1": "192.0.2.1",
-		"": "", "localhost": "", "192.0.2.1, 192.0.2.2": "", "192.0.2.0/24": "",
-	} {
-		addr, ok := clientip.Parse(text)
-		if ok != (want != "") || ok && addr.String() != want {
-			t.Errorf("Parse(%q) = %v, %t; want %q", text, addr, ok, want)
+	for _, test := range testtable.Rows[struct{ Text, Want string }](t, "testdata/parse.txt") {
+		addr, ok := clientip.Parse(test.Text)
+		if ok != (test.Want != "") || ok && addr.String() != test.Want {
+			t.Errorf("Parse(%q) = %v, %t; want %q", test.Text, addr, ok, test.Want)
 		}
 	}
 }
