@@ -12,12 +12,14 @@ import (
 	"github.com/stint-go/stint/redisstore"
 )
 
+var settings = []testredis.Option{
+	testredis.Config("lazyfree-lazy-expire", "yes"), testredis.Config("maxmemory-policy", "volatile-ttl"),
+}
+
 // The settings of a server are read through a client of either protocol, and of each
 // primary of a cluster: one of three differs. Clusters have a setting of their own.
-func TestAdvise(t *testing.T) {
-	settings := []testredis.Option{testredis.Config("lazyfree-lazy-expire", "yes"), testredis.Config("maxmemory-policy", "volatile-ttl")}
+func advises(t *testing.T, cluster *testredis.Cluster) {
 	own := testredis.Start(t, settings...)
-	cluster := testredis.StartCluster(t, 3, settings...)
 	must.Get(cluster.Nodes[1].Do("CONFIG", "SET", "lazyfree-lazy-expire", "no"))(t)
 	for name, c := range map[string]struct {
 		client redis.UniversalClient
@@ -25,7 +27,7 @@ func TestAdvise(t *testing.T) {
 	}{
 		"RESP2":   {closing(t, redis.NewClient(&redis.Options{Addr: own.Addr(), MaxRetries: -1, Protocol: 2})), 1},
 		"RESP3":   {closing(t, redis.NewClient(&redis.Options{Addr: own.Addr(), MaxRetries: -1, Protocol: 3})), 1},
-		"cluster": {closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})), 3},
+		"cluster": {clustered(t, cluster), 3},
 	} {
 		if advice := storeOn(t, newConn(t, c.client), redisstore.Options{}).Advise(t.Context()); len(advice) != c.advice {
 			t.Errorf("%s: %q, want %d", name, advice, c.advice)
@@ -35,9 +37,8 @@ func TestAdvise(t *testing.T) {
 
 // A caller that leaves while the primaries are still being listed gets an error, and no list that
 // changes afterwards.
-func TestServersTooLate(t *testing.T) {
-	cluster := testredis.StartCluster(t, 3)
-	conn := newConn(t, closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})))
+func serversTooLate(t *testing.T, cluster *testredis.Cluster) {
+	conn := newConn(t, clustered(t, cluster))
 	if servers, err := conn.Servers(t.Context()); err != nil || len(servers) != 3 {
 		t.Fatalf("%d servers, %v; want 3", len(servers), err)
 	}

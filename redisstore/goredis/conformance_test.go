@@ -19,12 +19,9 @@ func TestConformanceOfOneServer(t *testing.T) {
 	conform(t, single(t, server.Addr()), redisstore.Options{}, 1000)
 }
 
-func TestConformanceOfCluster(t *testing.T) {
-	leakless(t)
-	cluster := testredis.StartCluster(t, 3)
-	client := closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()}))
+func clusterConforms(t *testing.T, cluster *testredis.Cluster) {
 	// With one partition an operation may name any keys.
-	conform(t, client, redisstore.Options{Partitions: 1}, 500)
+	conform(t, clustered(t, cluster), redisstore.Options{Partitions: 1}, 500)
 }
 
 // conform runs the suite on a server, with so many operations. In a short run a sequence of each algorithm stands for it.

@@ -17,12 +17,23 @@ import (
 	"github.com/stint-go/stint/redisstore/goredis"
 )
 
-// A batch of many keys is decided by all nodes of a cluster.
 func TestCluster(t *testing.T) {
-	leakless(t)
-	cluster := testredis.StartCluster(t, 3)
-	client := closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()}))
-	store := storeOn(t, newConn(t, client), redisstore.Options{})
+	cluster := testredis.StartCluster(t, 3, settings...)
+	for name, test := range map[string]func(*testing.T, *testredis.Cluster){
+		"conforms": clusterConforms, "advice": advises, "servers": serversTooLate, "nodes": decidesOnAllNodes,
+		"commands": replies, "patience": waitsWhileSlotsMove, "moved": followsMovedKeys,
+		"moving": followsMovingKeys, "subscriptions": subscribes,
+	} {
+		t.Run(name, func(t *testing.T) {
+			leakless(t)
+			test(t, cluster)
+		})
+	}
+}
+
+// A batch of many keys is decided by all nodes of a cluster.
+func decidesOnAllNodes(t *testing.T, cluster *testredis.Cluster) {
+	store := storeOn(t, newConn(t, clustered(t, cluster)), redisstore.Options{})
 	policy := ten(t)
 	ops := make([]stint.Op, 300)
 	for i := range ops {
@@ -71,24 +82,14 @@ func TestRefusal(t *testing.T) {
 		"a ring would spread the keys of one script over several servers"
 	addr := server.Addr()
 	at := []string{addr}
-	failover := func(retries int) redis.UniversalClient {
-		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "stint", SentinelAddrs: at, MaxRetries: retries})
-	}
 	pipeline := must.Get(single(t, addr).AutoPipeline())(t)
 	for name, c := range map[string]struct {
 		client redis.UniversalClient
 		want   string // "" if it is accepted
 	}{
-		"no retries":      {redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1}), ""},
-		"default retries": {redis.NewClient(&redis.Options{Addr: addr}), ""},
-
-		"sentinel, no retries":      {failover(-1), ""},
-		"sentinel, default retries": {failover(0), ""},
-
-		"cluster, default retries": {redis.NewClusterClient(&redis.ClusterOptions{Addrs: at}), ""},
-		"cluster, no retries":      {redis.NewClusterClient(&redis.ClusterOptions{Addrs: at, MaxRetries: -1}), ""},
-		"cluster, redirects":       {redis.NewClusterClient(&redis.ClusterOptions{Addrs: at, MaxRedirects: 8}), ""},
-		"cluster, three retries":   {redis.NewClusterClient(&redis.ClusterOptions{Addrs: at, MaxRetries: 3}), ""},
+		"default retries":        {redis.NewClient(&redis.Options{Addr: addr}), ""},
+		"sentinel":               {redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "stint", SentinelAddrs: at}), ""},
+		"cluster, three retries": {redis.NewClusterClient(&redis.ClusterOptions{Addrs: at, MaxRetries: 3}), ""},
 		"cluster, replicas": {
 			redis.NewClusterClient(&redis.ClusterOptions{Addrs: at, RouteByLatency: true}),
 			"ReadOnly is true; allowed: false, and neither RouteByLatency nor RouteRandomly, as replicas lag",
@@ -126,15 +127,13 @@ func TestRefusal(t *testing.T) {
 }
 
 // Do replies with strings, and with "" for nil.
-func TestDo(t *testing.T) {
-	leakless(t)
-	cluster := testredis.StartCluster(t, 3)
+func replies(t *testing.T, cluster *testredis.Cluster) {
 	// One that sends commands to as many nodes as the server recommends.
-	routed := closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()}))
+	routed := clustered(t, cluster)
 	routed.SetCommandInfoResolver(routed.NewDynamicResolver())
 	for name, client := range map[string]redis.UniversalClient{
 		"single":          single(t, server.Addr()),
-		"cluster":         closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})),
+		"cluster":         clustered(t, cluster),
 		"routing cluster": routed,
 	} {
 		conn, key := newConn(t, client), "do"+strconv.FormatInt(prefixes.Add(1), 10)
@@ -153,18 +152,20 @@ func TestDo(t *testing.T) {
 				t.Errorf("%s: %q: got %q (%v), want %q", name, c.args, got, err, c.want)
 			}
 		}
-		if got, err := conn.Do(t.Context(), "HGET", key, "field"); err == nil {
-			t.Errorf("%s: a wrong type: got %q and no error", name, got)
+		got, err := conn.Do(t.Context(), "HGET", key, "field")
+		if reply, ok := redisconn.Reply(err); !ok || !strings.HasPrefix(reply, "WRONGTYPE ") { // redisstore knows it, too
+			t.Errorf("%s: a wrong type: got %q, %v", name, got, err)
 		}
 	}
 }
 
-// When the server has forgotten the script, it is sent once more, as its source.
+// When the server has forgotten the script, it is sent once more, as its source, and counted as loaded.
 func TestScriptFlush(t *testing.T) {
 	leakless(t)
 	own := testredis.Start(t)
 	store := storeOn(t, newConn(t, single(t, own.Addr())), redisstore.Options{})
 	must.Do(t, store.Ready(t.Context()))
+	loads := store.Stats().ScriptLoads
 	must.Get(own.Do("CONFIG", "RESETSTAT"))(t)
 	policy := ten(t)
 	for want := int64(9); want >= 5; want-- {
@@ -175,6 +176,9 @@ func TestScriptFlush(t *testing.T) {
 	}
 	if got := left(t, store, stint.VerbPeek, policy); got != 5 {
 		t.Errorf("%d remain, want 5", got)
+	}
+	if n := store.Stats().ScriptLoads - loads; n != 6 {
+		t.Errorf("%d scripts are counted as sent whole, want 6", n)
 	}
 	stats := must.Get(own.Info("commandstats"))(t)
 	for command, want := range map[string]string{"cmdstat_evalsha": "calls=6,", "cmdstat_eval": "calls=6,"} {

@@ -16,6 +16,7 @@ import (
 	"github.com/stint-go/stint/internal/leaks"
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/redisconn"
+	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/goredis"
 )
@@ -45,6 +46,12 @@ func leakless(t testing.TB) {
 func single(t testing.TB, addr string) *redis.Client {
 	t.Helper()
 	return closing(t, redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, ReadTimeout: -1}))
+}
+
+// clustered is a client of a cluster.
+func clustered(t testing.TB, cluster *testredis.Cluster) *redis.ClusterClient {
+	t.Helper()
+	return closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()}))
 }
 
 func newConn(t testing.TB, client redis.UniversalClient) redisconn.Conn {

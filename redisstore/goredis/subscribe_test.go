@@ -42,17 +42,15 @@ func subscribers(t testing.TB, server *testredis.Server) int64 {
 	return reply.([]any)[1].(int64)
 }
 
-func TestSubscribe(t *testing.T) {
-	leakless(t)
+func subscribes(t *testing.T, cluster *testredis.Cluster) {
 	own := testredis.Start(t)
-	cluster := testredis.StartCluster(t, 3)
 	for name, c := range map[string]struct {
 		client redis.UniversalClient
 		server *testredis.Server
 	}{
 		"RESP3":   {single(t, own.Addr()), own},
 		"RESP2":   {closing(t, redis.NewClient(&redis.Options{Addr: own.Addr(), MaxRetries: -1, Protocol: 2})), own},
-		"cluster": {closing(t, redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})), cluster.Nodes[0]},
+		"cluster": {clustered(t, cluster), cluster.Nodes[0]},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn := newConn(t, c.client)
