@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,14 +30,22 @@ func newFakeCluster(t *testing.T, seeds ...string) conn {
 	return c
 }
 
+// dialTo is the configuration of a connection to one address.
+func dialTo(kind topology, address string) *dialConfig {
+	return &dialConfig{location: location{topology: kind, network: "tcp", hosts: []string{address}, primary: "name"}}
+}
+
 // A slot that takes its time to move: the one node sends a command with several keys on,
 // the other asks for patience, and it gets through when the slot has moved.
 func TestPatienceWhileSlotsMove(t *testing.T) {
 	t.Parallel()
 	const rounds = 2 * maxRedirections
 	asked, asking := 0, false
+	var mu sync.Mutex
 	var node, other *fake
-	reply := func(command []string) string {
+	reply := func(_ *fake, command []string) string {
+		mu.Lock()
+		defer mu.Unlock()
 		switch {
 		case command[0] == "CLUSTER":
 			return slots(node.address)
@@ -53,14 +62,8 @@ func TestPatienceWhileSlotsMove(t *testing.T) {
 			return "-ASK 1 " + other.address + "\r\n"
 		}
 	}
-	var mu sync.Mutex
-	locked := func(command []string) string {
-		mu.Lock()
-		defer mu.Unlock()
-		return reply(command)
-	}
 	mu.Lock()
-	node, other = newFake(t, locked), newFake(t, locked)
+	node, other = newFake(t, reply), newFake(t, reply)
 	mu.Unlock()
 	c := newFakeCluster(t, node.address)
 	got, err := c.Eval(t.Context(), &redisconn.Script{Source: "return 1", Digest: "abc"}, []string{"{k}a", "{k}b"}, nil)
@@ -106,27 +109,24 @@ func TestSubscriptionAtNodeThatLeft(t *testing.T) {
 	var mu sync.Mutex
 	var left bool
 	var seed, other *fake
-	node := func(self func() *fake) func([]string) string {
-		return func(command []string) string {
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case command[0] == "SUBSCRIBE":
-				return fmt.Sprintf(">3\r\n$9\r\nsubscribe\r\n$%d\r\n%s\r\n:1\r\n", len(channel), channel)
-			case command[0] != "CLUSTER":
-				return "+" + self().address + "\r\n"
-			case !left:
-				return slots(seed.address)
-			case self() == seed:
-				return "*0\r\n"
-			default:
-				return slots(other.address)
-			}
+	reply := func(self *fake, command []string) string {
+		mu.Lock()
+		defer mu.Unlock()
+		switch {
+		case command[0] == "SUBSCRIBE":
+			return fmt.Sprintf(">3\r\n$9\r\nsubscribe\r\n$%d\r\n%s\r\n:1\r\n", len(channel), channel)
+		case command[0] != "CLUSTER":
+			return "+" + self.address + "\r\n"
+		case !left:
+			return slots(seed.address)
+		case self == seed:
+			return "*0\r\n"
+		default:
+			return slots(other.address)
 		}
 	}
 	mu.Lock()
-	seed = newFake(t, node(func() *fake { return seed }))
-	other = newFake(t, node(func() *fake { return other }))
+	seed, other = newFake(t, reply), newFake(t, reply)
 	mu.Unlock()
 	c := newFakeCluster(t, seed.address, other.address)
 	ready, ended := make(chan struct{}), make(chan error, 1)
@@ -142,7 +142,7 @@ func TestSubscriptionAtNodeThatLeft(t *testing.T) {
 
 // A server outside of a cluster is not taken for a node of one.
 func TestNoCluster(t *testing.T) {
-	server := newFake(t, func([]string) string { return "-ERR This instance has cluster support disabled\r\n" })
+	server := newFake(t, func(*fake, []string) string { return "-ERR This instance has cluster support disabled\r\n" })
 	if err := newFakeCluster(t, server.address).Ready(t.Context()); err == nil {
 		t.Error("it is ready")
 	}
@@ -152,21 +152,16 @@ func TestNoCluster(t *testing.T) {
 func TestTakeArrivesOnce(t *testing.T) {
 	for name, kind := range map[string]topology{"single": topologySingle, "Sentinel": topologySentinel, "cluster": topologyCluster} {
 		t.Run(name, func(t *testing.T) {
-			var node *fake
-			takes := 0
-			var mu sync.Mutex
-			mu.Lock()
-			node = newFake(t, func(command []string) string {
-				mu.Lock()
-				defer mu.Unlock()
+			var takes atomic.Int64
+			node := newFake(t, func(self *fake, command []string) string {
 				switch command[0] {
 				case "EVALSHA", "EVAL":
-					takes++
+					takes.Add(1)
 					return ""
 				case "CLUSTER":
-					return slots(node.address)
+					return slots(self.address)
 				case "SENTINEL":
-					host, port, _ := net.SplitHostPort(node.address)
+					host, port, _ := net.SplitHostPort(self.address)
 					return testredis.Command(host, port)
 				case "ROLE":
 					return testredis.Command("master")
@@ -174,11 +169,7 @@ func TestTakeArrivesOnce(t *testing.T) {
 					return "+OK\r\n"
 				}
 			})
-			mu.Unlock()
-			c, err := (&dialConfig{location: location{topology: kind, network: "tcp", hosts: []string{node.address}, primary: "name"}}).connect()
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(dialTo(kind, node.address).connect())(t)
 			defer c.Close()
 			if _, err := c.Eval(t.Context(), &redisconn.Script{Source: "return 1", Digest: "abc"}, []string{"k"}, nil); err == nil {
 				t.Error("a decision out of nowhere")
@@ -187,10 +178,8 @@ func TestTakeArrivesOnce(t *testing.T) {
 				_, err := c.Do(t.Context(), "GET", "k")
 				return err == nil
 			})
-			mu.Lock()
-			defer mu.Unlock()
-			if takes != 1 {
-				t.Errorf("it arrived %d times", takes)
+			if n := takes.Load(); n != 1 {
+				t.Errorf("it arrived %d times", n)
 			}
 		})
 	}
@@ -198,10 +187,9 @@ func TestTakeArrivesOnce(t *testing.T) {
 
 // A call whose context has ended leaves keys and arguments to its caller. The race detector tells.
 func TestKeepsNoArguments(t *testing.T) {
-	var node *fake
-	node = newFake(t, func(command []string) string {
+	node := newFake(t, func(self *fake, command []string) string {
 		if command[0] == "CLUSTER" {
-			return slots(node.address)
+			return slots(self.address)
 		}
 		return "+OK\r\n"
 	})

@@ -30,7 +30,7 @@ func minimal(t testing.TB) []string {
 	if !found || !ended {
 		t.Fatal("docs/redis.md says no rights")
 	}
-	return strings.Fields(rules)
+	return strings.Fields(strings.Replace(rules, "+hscan", "", 1)) // which the store of rules needs alone
 }
 
 // writeSecret writes a file.
@@ -96,7 +96,7 @@ func TestTopologies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, servers := make(t)
-			for _, encoding := range []redisstore.LogEncoding{redisstore.LogPacked, redisstore.LogZSet, redisstore.LogStream} {
+			for _, encoding := range encodings {
 				store := open(t, c, redisstore.Options{LogEncoding: encoding})
 				until(t, "the store is connected", func() bool { return store.Ping(t.Context()) == nil })
 				exercise(t, store, string(encoding))
@@ -106,19 +106,12 @@ func TestTopologies(t *testing.T) {
 				if d := take(t, store, "k", policy, 10); !d.Allowed {
 					t.Errorf("%s: %+v after a refund", encoding, d)
 				}
-				for name, err := range map[string]error{
-					"a policy": store.ResetAll(t.Context(), stint.Scope{Policy: policy.Name()}), "all policies": store.ResetAll(t.Context(), stint.Scope{All: true}),
-				} {
-					if err != nil {
-						t.Errorf("%s: resetting %s: %v", encoding, name, err)
-					}
-				}
+				must.Do(t, store.ResetAll(t.Context(), stint.Scope{Policy: policy.Name()}))
+				must.Do(t, store.ResetAll(t.Context(), stint.Scope{All: true}))
 				until(t, "announcements are heard", func() bool { return store.Stats().Announcing })
 				store.Close()
 				for _, server := range servers {
-					if _, err := server.Do("FLUSHALL"); err != nil { // another encoding needs other settings
-						t.Fatal(err)
-					}
+					must.Get(server.Do("FLUSHALL"))(t) // another encoding needs other settings
 				}
 			}
 		})
@@ -129,8 +122,10 @@ func TestTopologies(t *testing.T) {
 // why, without the password; once it does, the same store decides.
 func TestConnectRecovers(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
 	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 1000))
+	limiter := func(s *testredis.Server) rueidis.Config {
+		return rueidis.Config{URL: s.URL(), Username: "limiter", Password: "hunter2"}
+	}
 	rule := func(s *testredis.Server, rules ...any) {
 		t.Helper()
 		must.Get(s.Do(append([]any{"ACL", "SETUSER", "limiter"}, rules...)...))(t)
@@ -144,33 +139,18 @@ func TestConnectRecovers(t *testing.T) {
 		{
 			"absent", "connection refused",
 			func(s *testredis.Server) rueidis.Config { return rueidis.Config{URL: s.URL()} },
-			func(s *testredis.Server) {
-				must.Do(t, s.Stop())
-			},
+			func(s *testredis.Server) { must.Do(t, s.Stop()) },
 			func(s *testredis.Server) { s.Restart(t) },
 		},
 		{
 			"wrong password, changed at the server", "WRONGPASS",
-			func(s *testredis.Server) rueidis.Config {
-				return rueidis.Config{URL: s.URL(), Username: "limiter", Password: "hunter2"}
-			},
+			limiter,
 			func(s *testredis.Server) { rule(s, "on", ">another", "~*", "&*", "+@all") },
 			func(s *testredis.Server) { rule(s, ">hunter2") },
 		},
 		{
-			"wrong password, changed in the file", "WRONGPASS",
-			func(s *testredis.Server) rueidis.Config {
-				file := writeSecret(t, filepath.Join(dir, "password"), "hunter2\n")
-				return rueidis.Config{URL: s.URL(), Username: "limiter", PasswordFile: file}
-			},
-			func(s *testredis.Server) { rule(s, "on", ">another", "~*", "&*", "+@all") },
-			func(*testredis.Server) { writeSecret(t, filepath.Join(dir, "password"), "another") },
-		},
-		{
 			"not permitted", "NOPERM",
-			func(s *testredis.Server) rueidis.Config {
-				return rueidis.Config{URL: s.URL(), Username: "limiter", Password: "hunter2"}
-			},
+			limiter,
 			func(s *testredis.Server) { rule(s, "on", ">hunter2", "~*", "&*", "-@all") },
 			func(s *testredis.Server) { rule(s, "+@all") },
 		},
@@ -281,10 +261,7 @@ func TestSilentSecond(t *testing.T) {
 	for range 8 {
 		take(t, store, "k", policy, 1) // over all connections
 	}
-	accepted := func() string {
-		info := must.Get(own.Info("stats"))(t)
-		return info["total_connections_received"]
-	}
+	accepted := func() string { return must.Get(own.Info("stats"))(t)["total_connections_received"] }
 	first := accepted()
 	must.Get(own.Do("CLIENT", "PAUSE", 1000, "ALL"))(t)
 	for range 20 {

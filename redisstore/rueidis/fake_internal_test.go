@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,22 +16,17 @@ import (
 // A fake is a server that replies as a test says, for what no real one does on demand.
 type fake struct {
 	address string
-	mute    bool // it does not know HELLO
+	mute    atomic.Bool // it does not know HELLO
 	mu      sync.Mutex
-	reply   func(command []string) string
+	reply   func(self *fake, command []string) string
 }
 
 // newFake starts a fake that ends with the test. Whoever connects is let in; reply is
 // asked about all other commands, one at a time; "" hangs up.
-func newFake(t *testing.T, reply func(command []string) string) *fake {
-	t.Helper()
-	return startFake(t, false, reply)
-}
-
-func startFake(t *testing.T, mute bool, reply func(command []string) string) *fake {
+func newFake(t *testing.T, reply func(self *fake, command []string) string) *fake {
 	t.Helper()
 	listener := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
-	f := &fake{address: listener.Addr().String(), reply: reply, mute: mute}
+	f := &fake{address: listener.Addr().String(), reply: reply}
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	conns := map[net.Conn]struct{}{}
@@ -69,14 +65,14 @@ func (f *fake) serve(conn net.Conn) {
 		command := sent.Words()
 		reply := "+PONG\r\n"
 		switch {
-		case command[0] == "HELLO" && f.mute:
+		case command[0] == "HELLO" && f.mute.Load():
 			reply = "-ERR unknown command 'HELLO'\r\n"
 		case command[0] == "HELLO":
 			reply = "%2\r\n+version\r\n+7.0.0\r\n+proto\r\n:3\r\n"
 		case command[0] == "PING":
 		default:
 			f.mu.Lock()
-			reply = f.reply(command)
+			reply = f.reply(f, command)
 			f.mu.Unlock()
 		}
 		if reply == "" {

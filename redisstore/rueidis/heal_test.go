@@ -1,11 +1,8 @@
 package rueidis_test
 
 import (
-	"context"
 	"errors"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/stint-go/stint"
@@ -20,9 +17,11 @@ import (
 func TestHeals(t *testing.T) {
 	own := testredis.Start(t)
 	do := func(args ...any) func(testing.TB) {
-		return func(t testing.TB) {
-			must.Get(own.Do(args...))(t)
-		}
+		return func(t testing.TB) { must.Get(own.Do(args...))(t) }
+	}
+	var limits []stint.Limit
+	for _, algorithm := range notation.Algorithms() {
+		limits = append(limits, aLimit(algorithm, 5))
 	}
 	for _, c := range []struct {
 		name    string
@@ -44,20 +43,14 @@ func TestHeals(t *testing.T) {
 				if i == 0 {
 					options.DenialCache = -1 // so that nothing but decisions keeps the connection busy
 				}
-				store := openURL(t, own.URL(), options)
-				for i, algorithm := range notation.Algorithms() {
-					if i > 0 && encoding != redisstore.LogPacked && algorithm != stint.AlgorithmSlidingWindowLog {
-						continue
-					}
-					policy := policyOf(t, c.name, aLimit(algorithm, 5))
-					take(t, store, "k", policy, 1)
-					c.happens(t)
-					if strings.Contains(c.name, "restart") { // an attempt that began before the server listened may fail
-						must.Do(t, testredis.Answered(t.Context(), store.Ping))
-					}
-					if d := take(t, store, "k", policy, 1); !d.Allowed || d.Remaining != c.left {
-						t.Errorf("%s, %s: allowed %t, remaining %d; want %d", encoding, algorithm, d.Allowed, d.Remaining, c.left)
-					}
+				store, policy := openURL(t, own.URL(), options), policyOf(t, c.name, limits...)
+				take(t, store, "k", policy, 1)
+				c.happens(t)
+				if strings.Contains(c.name, "restart") { // an attempt that began before the server listened may fail
+					must.Do(t, testredis.Answered(t.Context(), store.Ping))
+				}
+				if d := take(t, store, "k", policy, 1); !d.Allowed || d.Remaining != c.left {
+					t.Errorf("%s: allowed %t, remaining %d; want %d", encoding, d.Allowed, d.Remaining, c.left)
 				}
 			}
 		})
@@ -67,39 +60,14 @@ func TestHeals(t *testing.T) {
 // SCRIPT FLUSH again and again under load: no call fails and none counts twice.
 func TestScriptFlushUnderLoad(t *testing.T) {
 	own := testredis.Start(t)
-	const limit, callers, calls = 700, 16, 60
-	policy := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, limit))
-	store := openURL(t, own.URL(), redisstore.Options{})
-	var admitted atomic.Int64
-	ctx, done := context.WithCancel(t.Context())
-	var flusher, group sync.WaitGroup
-	flusher.Go(func() {
-		for ctx.Err() == nil {
-			if _, err := own.Do("SCRIPT", "FLUSH"); err != nil {
-				t.Error(err)
-				return
-			}
-		}
-	})
-	for range callers {
-		group.Go(func() {
-			for range calls {
-				d, err := store.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1))
-				if err != nil {
-					t.Error(err)
-				}
-				if d.Allowed {
-					admitted.Add(1)
-				}
-			}
-		})
+	const limit = 1_000_000
+	c := newCrowd(t, openURL(t, own.URL(), redisstore.Options{}), 1, 16, limit, longPatience)
+	for range 300 {
+		must.Get(own.Do("SCRIPT", "FLUSH"))(t)
+		before := c.admitted[0].Load()
+		until(t, "one is admitted", func() bool { return c.admitted[0].Load() > before || t.Failed() })
 	}
-	group.Wait()
-	done()
-	flusher.Wait()
-	if got := admitted.Load(); got != limit {
-		t.Errorf("%d of %d requests were admitted, want %d", got, callers*calls, limit)
-	}
+	c.check(limit)
 }
 
 // A server that is gone is an error that says so, and never a decision; when it is
@@ -118,8 +86,12 @@ func TestUnavailable(t *testing.T) {
 			t.Errorf("operation %d: %+v, want %v and no decision", i, r, stint.ErrUnavailable)
 		}
 	}
-	if err := store.Ping(t.Context()); !errors.Is(err, stint.ErrUnavailable) {
-		t.Errorf("ping: %v, want %v", err, stint.ErrUnavailable)
+	for what, err := range map[string]error{
+		"ping": store.Ping(t.Context()), "reset": store.ResetAll(t.Context(), stint.Scope{Policy: "x"}),
+	} {
+		if !errors.Is(err, stint.ErrUnavailable) {
+			t.Errorf("%s: %v, want %v", what, err, stint.ErrUnavailable)
+		}
 	}
 	own.Restart(t)
 	take(t, store, "k", policy, 1)

@@ -1,7 +1,6 @@
 package rueidis_test
 
 import (
-	"context"
 	"flag"
 	"os"
 	"sync/atomic"
@@ -86,19 +85,13 @@ func aLimit(algorithm stint.Algorithm, n int64) stint.Limit {
 // until waits for a condition.
 func until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	wait(t, 5*time.Minute, what, condition)
-}
-
-func wait(t *testing.T, patience time.Duration, what string, condition func() bool) {
-	t.Helper()
-	deadline, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	deadline := time.After(5 * time.Minute)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for !condition() {
 		select {
 		case <-tick.C:
-		case <-deadline.Done():
+		case <-deadline:
 			t.Fatalf("waited in vain until %s", what)
 		}
 	}

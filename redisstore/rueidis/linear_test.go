@@ -14,7 +14,6 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/oracle"
 	"github.com/stint-go/stint/redisstore"
 )
@@ -105,7 +104,9 @@ func hammer(t *testing.T, policy *stint.Policy, options redisstore.Options) acco
 	for i := range stores {
 		started[i] = openURL(t, server.URL(), options)
 		if options.DenialCache >= 0 {
-			remember(t, started[i])
+			take(t, started[i], "k", policyOf(t, "warm-up", aLimit(stint.AlgorithmFixedWindow, 1000)), 1)
+			// Then it remembers denials.
+			until(t, "announcements are heard", func() bool { return started[i].Stats().Announcing })
 		}
 	}
 	for i := range histories {
@@ -125,22 +126,6 @@ func hammer(t *testing.T, policy *stint.Policy, options redisstore.Options) acco
 	all := slices.Concat(histories[:]...)
 	slices.SortFunc(all, func(a, b *asked) int { return cmp.Compare(a.called, b.called) })
 	return all
-}
-
-// remember makes a store listen to the channel of announcements, and waits until it
-// does: only then it remembers denials.
-func remember(t *testing.T, store *redisstore.Store) {
-	t.Helper()
-	policy := policyOf(t, "warm-up", aLimit(stint.AlgorithmFixedWindow, 1))
-	take(t, store, "k", policy, 1)
-	take(t, store, "k", policy, 1)
-	for range 100_000 {
-		if store.Stats().Announcing {
-			return
-		}
-		must.Do(t, store.Ping(t.Context()))
-	}
-	t.Fatal("the store does not listen to announcements")
 }
 
 // randomOp asks mostly for permits, and gives about as many back as it charges.
@@ -221,18 +206,6 @@ type sequential struct {
 // has its turn once all that were decided before its time have had theirs. Its answer
 // has to be the model's in every field.
 var model = porcupine.Model{
-	Partition: func(operations []porcupine.Operation) [][]porcupine.Operation {
-		keys := map[string][]porcupine.Operation{}
-		for _, o := range operations {
-			key := o.Input.(*asked).op.Key
-			keys[key] = append(keys[key], o)
-		}
-		var limits [][]porcupine.Operation
-		for _, part := range keys {
-			limits = append(limits, part)
-		}
-		return limits
-	},
 	Init: func() any { return sequential{state: oracle.New(0)} },
 	Step: func(before, input, output any) (bool, any) {
 		s, a, got := before.(sequential), input.(*asked), output.(stint.Decision)
@@ -246,10 +219,9 @@ var model = porcupine.Model{
 	Equal: func(a, b any) bool { return a.(sequential).state.String() == b.(sequential).state.String() },
 }
 
-// checkOrder looks for an order of what the server decided.
+// checkOrder looks for an order of what the server decided, of each key.
 func (h account) checkOrder(t *testing.T) {
 	t.Helper()
-	var operations []porcupine.Operation
 	for _, part := range h.byKey() {
 		part = slices.DeleteFunc(part, (*asked).remembered)
 		at := make([]stint.Instant, len(part))
@@ -257,19 +229,16 @@ func (h account) checkOrder(t *testing.T) {
 			at[i] = a.decision.At
 		}
 		slices.Sort(at)
+		var operations []porcupine.Operation
 		for _, a := range part {
 			a.earlier, _ = slices.BinarySearch(at, a.decision.At)
 			operations = append(operations, porcupine.Operation{
 				ClientId: a.store, Input: a, Output: a.decision, Call: a.called, Return: a.answered,
 			})
 		}
-	}
-	result, info := porcupine.CheckOperationsVerbose(model, operations, 0)
-	if result == porcupine.Ok {
-		return
-	}
-	for _, orders := range info.PartialLinearizationsOperations() {
-		explain(t, operations, orders)
+		if result, info := porcupine.CheckOperationsVerbose(model, operations, 0); result != porcupine.Ok {
+			explain(t, operations, info.PartialLinearizationsOperations()[0])
+		}
 	}
 }
 
@@ -282,10 +251,9 @@ func explain(t *testing.T, operations []porcupine.Operation, orders [][]porcupin
 		_, after := model.Step(state, o.Input, o.Output)
 		state, done[o.Input.(*asked)] = after.(sequential), true
 	}
-	key := longest[0].Input.(*asked).op.Key
 	for _, o := range operations {
 		a := o.Input.(*asked)
-		if a.op.Key == key && !done[a] && a.earlier <= len(longest) {
+		if !done[a] && a.earlier <= len(longest) {
 			want := state.state.Clone().Decide(a.op, a.decision.At).Decision
 			t.Errorf("after %d operations in order, the state is %s\nand none of what comes next has the right answer:\n%s\nwhere the model has\n%+v",
 				len(longest), state.state, a, want)

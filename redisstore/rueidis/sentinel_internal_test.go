@@ -19,15 +19,13 @@ func primaries(t *testing.T, n int) (all []*fake, asked []*atomic.Int64) {
 	t.Helper()
 	for range n {
 		count := &atomic.Int64{}
-		var f *fake
-		f = newFake(t, func(command []string) string {
+		all, asked = append(all, newFake(t, func(self *fake, command []string) string {
 			if command[0] == "ROLE" {
 				return testredis.Command("master")
 			}
 			count.Add(1)
-			return "+" + f.address + "\r\n"
-		})
-		all, asked = append(all, f), append(asked, count)
+			return "+" + self.address + "\r\n"
+		})), append(asked, count)
 	}
 	return all, asked
 }
@@ -45,7 +43,7 @@ func TestQuorum(t *testing.T) {
 	}
 	d := &dialConfig{location: location{network: "tcp", primary: "name"}}
 	for i := range names {
-		sentinel := newFake(t, func(command []string) string {
+		sentinel := newFake(t, func(_ *fake, command []string) string {
 			mu.Lock()
 			defer mu.Unlock()
 			if command[0] != "SENTINEL" || command[1] != "GET-MASTER-ADDR-BY-NAME" || names[i] == nil {

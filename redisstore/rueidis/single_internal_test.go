@@ -244,7 +244,8 @@ func TestOldConnectionsAreForgotten(t *testing.T) {
 // A server without HELLO needs a second connection for a subscription, and a link is one:
 // there is no subscription, which is said, and all else goes on.
 func TestSubscribeWithoutHello(t *testing.T) {
-	server := startFake(t, true, func([]string) string { return "+OK\r\n" })
+	server := newFake(t, func(*fake, []string) string { return "+OK\r\n" })
+	server.mute.Store(true)
 	c := newTestLink(t, to(server.address))
 	if err := c.Subscribe(t.Context(), "announce", func() {}, func(string) {}); !errors.Is(err, errNotSent) {
 		t.Errorf("got %v, want %v", err, errNotSent)
@@ -290,7 +291,7 @@ func TestAttemptsAreNotSpoilt(t *testing.T) {
 func TestGivenUpSaysWhy(t *testing.T) {
 	asked := make(chan struct{})
 	free := make(chan struct{})
-	server := newFake(t, func(command []string) string {
+	server := newFake(t, func(_ *fake, command []string) string {
 		if command[0] == "HANG" {
 			close(asked)
 			<-free
@@ -332,10 +333,7 @@ func TestCloseEndsDials(t *testing.T) {
 	}()
 	before := goleak.IgnoreCurrent()
 	for name, kind := range map[string]topology{"single": topologySingle, "Sentinel": topologySentinel, "cluster": topologyCluster} {
-		c, err := (&dialConfig{location: location{topology: kind, network: "tcp", hosts: []string{listener.Addr().String()}, primary: "name"}}).connect()
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(dialTo(kind, listener.Addr().String()).connect())(t)
 		failed := make(chan error, 1)
 		go func() { failed <- c.Ready(context.Background()) }()
 		<-greeted

@@ -34,10 +34,15 @@ func do(t *testing.T, node *testredis.Server, args ...any) any {
 	return must.Get(node.Do(args...))(t)
 }
 
+func TestSlotsMove(t *testing.T) {
+	cluster := testredis.StartCluster(t, 2)
+	t.Run("decided", func(t *testing.T) { decidedWhileSlotMoves(t, cluster) })
+	t.Run("turn", func(t *testing.T) { turnWhileSlotMoves(t, cluster) })
+}
+
 // While a slot moves, and until its keys do, the node that has them decides; then the one that got them. Calls wait only
 // while half of them have moved. No permit is taken twice or given back.
-func TestDecidedWhileSlotMoves(t *testing.T) {
-	cluster := testredis.StartCluster(t, 2)
+func decidedWhileSlotMoves(t *testing.T, cluster *testredis.Cluster) {
 	store := openURL(t, cluster.URL(), redisstore.Options{Partitions: 1})
 	policies := []*stint.Policy{
 		policyOf(t, "bucket", stint.TokenBucket(100, stint.PerDay(1))),
@@ -91,18 +96,14 @@ func TestDecidedWhileSlotMoves(t *testing.T) {
 
 // While a slot moves, a generation that is due can't turn, since a key of the turn is not there: the call
 // waits for the move or fails, and loses no state either way.
-func TestTurnWhileSlotMoves(t *testing.T) {
-	cluster := testredis.StartCluster(t, 2)
+func turnWhileSlotMoves(t *testing.T, cluster *testredis.Cluster) {
 	clock := storetest.NewClock(1_767_225_600_000_000)
 	store := openURL(t, cluster.URL(), redisstore.Options{Partitions: 1, Now: clock.Now})
-	policy := must.Get(stint.NewPolicy("p", stint.TokenBucket(10, stint.PerHour(10)).WithMaxDebt(stint.NoDebt)))(t)
-	decide := func(ctx context.Context, verb stint.Verb, key string, permits int64) (stint.Decision, error) {
-		return store.Decide(ctx, stint.Op{Verb: verb, Claim: stint.Claim{Key: key, Policy: policy, Permits: permits}})
-	}
+	policy := policyOf(t, "p", stint.TokenBucket(10, stint.PerHour(10)).WithMaxDebt(stint.NoDebt))
 	take := func(key string, permits int64) {
 		t.Helper()
-		if d, err := decide(t.Context(), stint.VerbTake, key, permits); err != nil || !d.Allowed {
-			t.Fatalf("%q: %+v, %v", key, d, err)
+		if d := take(t, store, key, policy, permits); !d.Allowed {
+			t.Fatalf("%q: %+v", key, d)
 		}
 	}
 	const life = 66 * time.Minute // an hour, and a tenth
@@ -117,14 +118,14 @@ func TestTurnWhileSlotMoves(t *testing.T) {
 	slot, from, to := beginMove(t, cluster)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	d, err := decide(ctx, stint.VerbTake, "third", 1)
+	d, err := store.Decide(ctx, op(stint.VerbTake, "third", policy, 1))
 	if err == nil && !d.Allowed || err != nil && !errors.Is(err, stint.ErrUnavailable) && ctx.Err() == nil {
 		t.Errorf("while the slot moves: %+v, %v", d, err)
 	}
 	do(t, from, "CLUSTER", "SETSLOT", slot, "STABLE")
 	do(t, to, "CLUSTER", "SETSLOT", slot, "STABLE")
 	take("fourth", 1) // turns it
-	if d, err := decide(t.Context(), stint.VerbPeek, "k", 1); err != nil || d.Remaining != 5 {
-		t.Errorf("%d of 10 remain, want 5 (%v)", d.Remaining, err)
+	if d := decide(t, store, op(stint.VerbPeek, "k", policy, 1)); d.Remaining != 5 {
+		t.Errorf("%d of 10 remain, want 5", d.Remaining)
 	}
 }
