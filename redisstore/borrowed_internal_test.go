@@ -72,9 +72,10 @@ func TestDenialsOfBorrowedKeys(t *testing.T) {
 
 // held is a connection whose scripts are sent when the test lets them.
 type held struct {
-	cluster bool
-	came    chan struct{}      // an Eval is there
-	send    chan chan []string // it is to say what it sends
+	redisconn.Conn // nil: nothing else is asked
+	cluster        bool
+	came           chan struct{}      // an Eval is there
+	send           chan chan []string // it is to say what it sends
 }
 
 func (c *held) Eval(_ context.Context, _ *redisconn.Script, _, args []string) (string, error) {
@@ -94,18 +95,12 @@ func (c *held) Subscribe(ctx context.Context, _ string, _ func(), _ func(string)
 }
 
 func (c *held) Ready(context.Context) error { return nil }
-
-func (c *held) Cluster() bool { return c.cluster }
+func (c *held) Cluster() bool               { return c.cluster }
+func (c *held) Reads() uint64               { return 0 }
+func (c *held) Behind() bool                { return false }
+func (c *held) Close()                      {}
 
 func (c *held) Servers(context.Context) ([]redisconn.Server, error) { return nil, nil }
-
-func (c *held) ScriptLoads() uint64 { return 0 }
-
-func (c *held) Reads() uint64 { return 0 }
-
-func (c *held) Behind() bool { return false }
-
-func (c *held) Close() {}
 
 // A batch sends the keys as they were, even if the caller has left it and uses their memory
 // for others.

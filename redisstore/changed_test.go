@@ -78,46 +78,12 @@ func TestNothingComesBackToMergedCounts(t *testing.T) {
 				want += 5
 			}
 			giveBack(c.old, 5, first)
-			if n := left(t, store, "k", c.old); n != want {
-				t.Errorf("%d are left after a return of what was taken before the change, want %d", n, want)
-			}
+			checkLeft(t, store, "k", c.old, want, "after a return of what was taken before the change")
 			giveBack(c.old, 1, third)
-			if n := left(t, store, "k", c.old); n != want+1 {
-				t.Errorf("%d are left after a return of what was taken since, want %d", n, want+1)
-			}
+			checkLeft(t, store, "k", c.old, want+1, "after a return of what was taken since")
 			if d := decide(t, store, op(stint.VerbSettle, "k", c.old, -1)); d.Applied != -1 {
 				t.Errorf("a settlement applied %d, want -1", d.Applied)
 			}
 		})
-	}
-}
-
-// A window of denials stands as every fixed window does: a process of a version that does not know it counts takes in
-// it, and its counts are denials for those that do.
-func TestWindowsOfDenialsAreOrdinary(t *testing.T) {
-	clock := storetest.NewClock(dawn)
-	store, _ := storeOn(t, newConn(t), redisstore.Options{Now: clock.Now})
-	denials := policyOf(t, "", stint.FixedWindow(2, time.Minute).FromFirst().OfDenials(), stint.TokenBucket(1, stint.PerDay(1)))
-	old := policyOf(t, "", stint.FixedWindow(2, time.Minute).FromFirst())
-	take(t, store, "k", denials, 1)
-	for i := range 2 {
-		if d := decide(t, store, op(stint.VerbTake, "k", denials, 1)); d.Allowed {
-			t.Fatalf("denial %d: %+v", i, d)
-		}
-	}
-	clock.Advance(50 * time.Second)
-	if d := decide(t, store, op(stint.VerbTake, "k", old, 1)); d.Allowed || d.RetryAfter != 10*time.Second {
-		t.Errorf("as an ordinary window: %+v, want it full for 10s", d)
-	}
-	clock.Advance(10 * time.Second)
-	if d := take(t, store, "k", old, 1); d.Remaining != 1 {
-		t.Errorf("the next ordinary window: %+v", d)
-	}
-	d := decide(t, store, op(stint.VerbTake, "k", denials, 1)) // which fills it
-	if again := decide(t, store, op(stint.VerbPeek, "k", denials, 1)); d.Allowed || again.Allowed || again.Limit != 1 {
-		t.Errorf("%+v and then %+v, want both denied by the bucket for longest", d, again)
-	}
-	if d := decide(t, store, op(stint.VerbPeek, "k", old, 1)); d.Allowed || d.RetryAfter != time.Minute {
-		t.Errorf("as an ordinary window: %+v, want it full for a minute", d)
 	}
 }

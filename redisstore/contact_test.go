@@ -19,34 +19,20 @@ import (
 	"github.com/stint-go/stint/redisstore/internal/layout"
 )
 
-// asCluster is a connection to a cluster, as far as a store can tell. Its answers to questions for the layout wait
-// until they may come, and the keys of a script call must have one tag.
-type asCluster struct {
-	redisconn.Conn
-	t       *testing.T
-	answers <-chan struct{} // closed when answers may come
-}
-
-func (asCluster) Cluster() bool { return true }
-
-func (c asCluster) Do(ctx context.Context, args ...string) (string, error) {
-	if args[0] == "HGET" {
-		<-c.answers
-	}
-	return c.Conn.Do(ctx, args...)
-}
-
-func (c asCluster) Eval(ctx context.Context, script *redisconn.Script, keys, args []string) (string, error) {
-	tags := map[string]bool{}
-	for _, key := range keys {
-		_, tag, _ := strings.Cut(key, "{")
-		tag, _, _ = strings.Cut(tag, "}")
-		tags[tag] = true
-	}
-	if len(tags) > 1 {
-		c.t.Errorf("a script call of several slots: %q", keys)
-	}
-	return c.Conn.Eval(ctx, script, keys, args)
+// asCluster is a connection to a cluster, as far as a store can tell: the keys of a script call must have one tag.
+func asCluster(t *testing.T, conn redisconn.Conn) *hooked {
+	return &hooked{Conn: conn, cluster: true, before: func(_ context.Context, keys []string) error {
+		tags := map[string]bool{}
+		for _, key := range keys {
+			_, tag, _ := strings.Cut(key, "{")
+			tag, _, _ = strings.Cut(tag, "}")
+			tags[tag] = true
+		}
+		if len(tags) > 1 {
+			t.Errorf("a script call of several slots: %q", keys)
+		}
+		return nil
+	}}
 }
 
 // waited is a context that tells when somebody first waits for it.
@@ -74,32 +60,33 @@ func TestAskedBeforeTheLayoutIsKnown(t *testing.T) {
 	}
 	both := op(stint.VerbTake, pair[0], policy, 1)
 	both.And = []stint.Claim{{Key: pair[1], Policy: policy, Permits: 1}}
+	ways := map[string]func(context.Context, *redisstore.Store) error{
+		"one": func(ctx context.Context, s *redisstore.Store) error {
+			_, err := s.Decide(ctx, both)
+			return err
+		},
+		"several": func(ctx context.Context, s *redisstore.Store) error {
+			results := make([]stint.Result, 2)
+			s.DecideAll(ctx, []stint.Op{both, op(stint.VerbTake, "k", policy, 1)}, results)
+			return errors.Join(results[0].Err, results[1].Err)
+		},
+		"Take": func(ctx context.Context, s *redisstore.Store) error {
+			_, err := s.Take(ctx, policy, "k", 1)
+			return err
+		},
+	}
 	for _, partitions := range []int{1, 4, 256} {
-		for name, decide := range map[string]func(context.Context, *redisstore.Store) error{
-			"one": func(ctx context.Context, s *redisstore.Store) error {
-				_, err := s.Decide(ctx, both)
-				return err
-			},
-			"several": func(ctx context.Context, s *redisstore.Store) error {
-				results := make([]stint.Result, 2)
-				s.DecideAll(ctx, []stint.Op{both, op(stint.VerbTake, "k", policy, 1)}, results)
-				for _, r := range results {
-					if r.Err != nil {
-						return r.Err
-					}
-				}
-				return nil
-			},
-			"Take": func(ctx context.Context, s *redisstore.Store) error {
-				_, err := s.Take(ctx, policy, "k", 1)
-				return err
-			},
-		} {
+		for name, decide := range ways {
 			prefix := fmt.Sprint("asked", name, partitions)
 			redis(t, "HSET", prefix+":settings", "layout", fmt.Sprint(partitions, " packed"))
-			answers := make(chan struct{})
-			s := another(t, asCluster{conn, t, answers}, redisstore.Options{KeyPrefix: prefix})
-			ctx := waited{t.Context(), sync.OnceFunc(func() { close(answers) })}
+			asked := make(chan struct{})
+			conn := asCluster(t, conn)
+			conn.layout = func(ctx context.Context, ask asking) (string, error) {
+				<-asked
+				return ask(ctx)
+			}
+			s := another(t, conn, redisstore.Options{KeyPrefix: prefix})
+			ctx := waited{t.Context(), sync.OnceFunc(func() { close(asked) })}
 			if err := decide(ctx, s); err != nil {
 				t.Errorf("%s of %d partitions: %v", name, partitions, err)
 			}
@@ -134,8 +121,16 @@ func TestLayoutIsLostAtTheBeginning(t *testing.T) {
 			return results[1].Err
 		},
 	} {
-		answers := make(chan struct{})
-		s, prefix := storeOn(t, &askedAgain{Conn: newConn(t), answers: answers}, redisstore.Options{})
+		answers := make(chan struct{}) // to all questions for the layout but the first
+		var again atomic.Bool
+		conn := &hooked{Conn: newConn(t)}
+		conn.layout = func(ctx context.Context, ask asking) (string, error) {
+			if again.Swap(true) {
+				<-answers
+			}
+			return ask(ctx)
+		}
+		s, prefix := storeOn(t, conn, redisstore.Options{})
 		lose := sync.OnceFunc(func() {
 			redis(t, "HSET", prefix+":settings", "layout", "4 packed")
 			if _, err := s.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1)); !errors.Is(err, stint.ErrUnavailable) {
@@ -152,47 +147,28 @@ func TestLayoutIsLostAtTheBeginning(t *testing.T) {
 	}
 }
 
-// askedAgain is a connection whose answers to all questions for the layout but the first wait until they may come.
-type askedAgain struct {
-	redisconn.Conn
-	asked   atomic.Bool
-	answers <-chan struct{} // closed when they may come
-}
-
-func (c *askedAgain) Do(ctx context.Context, args ...string) (string, error) {
-	if args[0] == "HGET" && c.asked.Swap(true) {
-		<-c.answers
-	}
-	return c.Conn.Do(ctx, args...)
-}
-
 // lingering is a connection to a cluster whose first answer about the layout arrives while the store closes.
 type lingering struct {
-	redisconn.Conn
-	asked, closed chan struct{}
-	once          *sync.Once
+	hooked
+	closed chan struct{}
 }
 
-func (lingering) Cluster() bool { return true }
-
-func (c lingering) Do(ctx context.Context, args ...string) (string, error) {
-	if args[0] == "HGET" {
-		c.once.Do(func() { close(c.asked) })
-		<-c.closed
-		ctx = context.WithoutCancel(ctx)
-	}
-	return c.Conn.Do(ctx, args...)
-}
-
-func (c lingering) Close() { close(c.closed) }
+func (c *lingering) Close() { close(c.closed) }
 
 // A store that is closed before it knows the layout does not begin anew with another one.
 func TestCloseBeforeTheLayoutIsKnown(t *testing.T) {
 	const prefix = "closed-early"
 	redis(t, "HSET", prefix+":settings", "layout", "4 packed")
-	conn := lingering{newConn(t), make(chan struct{}), make(chan struct{}), new(sync.Once)}
+	asked := make(chan struct{})
+	tell := sync.OnceFunc(func() { close(asked) })
+	conn := &lingering{hooked{Conn: newConn(t), cluster: true}, make(chan struct{})}
+	conn.layout = func(ctx context.Context, ask asking) (string, error) {
+		tell()
+		<-conn.closed
+		return ask(context.WithoutCancel(ctx))
+	}
 	s := must.Get(redisstore.New(conn, redisstore.Options{KeyPrefix: prefix}))(t)
-	<-conn.asked
+	<-asked
 	s.Close()
 	policy := policyOf(t, "p", stint.FixedWindow(10, bounds.MaxPeriod))
 	for range 2 { // in one partition and another
@@ -210,19 +186,10 @@ func TestPartitionsFollowTheLayout(t *testing.T) {
 	for _, tag := range layout.New(prefix, 16, layout.Packed).Tags {
 		redis(t, "HSET", prefix+":{"+tag+"}:settings", "layout", "16 packed")
 	}
-	known := make(chan struct{})
-	close(known)
 	options := redisstore.Options{KeyPrefix: prefix, LogEncoding: redisstore.LogStream}
-	s := another(t, asCluster{newConn(t), t, known}, options)
-	policy := policyOf(t, "p", stint.FixedWindow(10, bounds.MaxPeriod))
+	s := another(t, asCluster(t, newConn(t)), options)
 	for key := range 20 {
-		until(t, "the partition decides", func() bool {
-			_, err := s.Decide(t.Context(), op(stint.VerbTake, strconv.Itoa(key), policy, 1))
-			if err != nil && !errors.Is(err, stint.ErrUnavailable) {
-				t.Fatal(err)
-			}
-			return err == nil
-		})
+		agreed(t, s, strconv.Itoa(key))
 	}
 	if got := layoutOf(t, prefix); got != "16 stream" {
 		t.Errorf("the layout is %q", got)

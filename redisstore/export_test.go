@@ -7,7 +7,6 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/must"
-	"github.com/stint-go/stint/redisstore/internal/layout"
 	"github.com/stint-go/stint/redisstore/internal/queue"
 	"github.com/stint-go/stint/redisstore/internal/wire"
 )
@@ -83,19 +82,6 @@ func (s *Store) Withdrawn() { s.undoing.Wait() }
 
 // Partition is where a client's states are.
 func (s *Store) Partition(client string) int { return s.routes.Load().Partition(client) }
-
-// SetDistance makes a store believe that its servers are so far away.
-func (s *Store) SetDistance(roundTrip time.Duration) {
-	for _, br := range s.routes.Load().batchers {
-		br.SetDistance(roundTrip)
-	}
-}
-
-// Tags are what stands in braces in the keys of each partition.
-func (s *Store) Tags() []string { return s.routes.Load().Tags }
-
-// Slot is the hash slot of a tag.
-func Slot(tag string) int { return layout.Slot(tag) }
 
 // Beat sends a heartbeat.
 func (s *Store) Beat(ctx context.Context) error { return s.instances.beat(ctx, true) }

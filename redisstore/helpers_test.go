@@ -1,9 +1,11 @@
 package redisstore_test
 
 import (
+	"context"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -65,6 +67,57 @@ func dial(t testing.TB, url string) redisconn.Conn {
 	conn := must.Get(testconn.Open(url))(t)
 	t.Cleanup(conn.Close)
 	return conn
+}
+
+// hooked is a connection on which something happens at script calls of batches, and at questions for the layout.
+type hooked struct {
+	redisconn.Conn
+	before  func(ctx context.Context, keys []string) error        // a call, which fails with its error; nil for nothing
+	after   func()                                                // before a reply is handed on; nil for nothing
+	layout  func(ctx context.Context, ask asking) (string, error) // nil: it is asked
+	cluster bool                                                  // whether it says that it is one to a cluster
+	calls   atomic.Int64
+}
+
+// asking asks a server.
+type asking = func(context.Context) (string, error)
+
+func (h *hooked) Eval(ctx context.Context, script *redisconn.Script, keys, args []string) (string, error) {
+	if ofLayout(script) {
+		return h.Conn.Eval(ctx, script, keys, args)
+	}
+	h.calls.Add(1)
+	if h.before != nil {
+		if err := h.before(ctx, keys); err != nil {
+			return "", err
+		}
+	}
+	if h.after != nil {
+		defer h.after()
+	}
+	return h.Conn.Eval(ctx, script, keys, args)
+}
+
+func (h *hooked) Do(ctx context.Context, args ...string) (string, error) {
+	ask := func(ctx context.Context) (string, error) { return h.Conn.Do(ctx, args...) }
+	if args[0] == "HGET" && h.layout != nil {
+		return h.layout(ctx, ask)
+	}
+	return ask(ctx)
+}
+
+func (h *hooked) Cluster() bool { return h.cluster || h.Conn.Cluster() }
+
+// behind has script calls wait for a gate, or for the end of their contexts.
+func behind(gate <-chan struct{}) func(context.Context, []string) error {
+	return func(ctx context.Context, _ []string) error {
+		select {
+		case <-gate:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // lent is a connection that a store does not close, since others use it.

@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/redisconn"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/redisstore"
 )
 
@@ -60,19 +59,6 @@ func TestHoldOfAnEarlierVersion(t *testing.T) {
 	}
 }
 
-// evaluated counts the scripts of batches that a connection runs.
-type evaluated struct {
-	redisconn.Conn
-	scripts atomic.Int64
-}
-
-func (c *evaluated) Eval(ctx context.Context, script *redisconn.Script, keys, args []string) (string, error) {
-	if !ofLayout(script) {
-		c.scripts.Add(1)
-	}
-	return c.Conn.Eval(ctx, script, keys, args)
-}
-
 // A reserve and its end in time are one script each, whatever the limit: the usual script leaves none of them.
 func TestUsualHoldsAreOneScript(t *testing.T) {
 	for name, limit := range map[string]stint.Limit{
@@ -80,7 +66,7 @@ func TestUsualHoldsAreOneScript(t *testing.T) {
 		"counter": stint.SlidingWindowCounter(100, time.Hour), "places": stint.Concurrency(100),
 	} {
 		t.Run(name, func(t *testing.T) {
-			conn := &evaluated{Conn: newConn(t)}
+			conn := &counter{Conn: newConn(t)}
 			store, _ := storeOn(t, conn, redisstore.Options{})
 			policy := policyOf(t, "p", limit)
 			for i, verb := range []stint.Verb{stint.VerbCommit, stint.VerbCancel} {
@@ -91,26 +77,10 @@ func TestUsualHoldsAreOneScript(t *testing.T) {
 				o.Verb, o.Permits = verb, 3
 				decide(t, store, o)
 			}
-			if got := conn.scripts.Load(); got != 4 {
+			if got := conn.short + conn.whole; got != 4 {
 				t.Errorf("%d scripts, want 4", got)
 			}
 		})
-	}
-}
-
-// An end is the same again though it names its limits in another order.
-func TestEndAgainInAnotherOrder(t *testing.T) {
-	store, _ := storeOn(t, newConn(t), redisstore.Options{})
-	window, places := stint.FixedWindow(10, time.Hour).Named("a"), stint.Concurrency(10).Named("b")
-	one, other := policyOf(t, "p", window, places), policyOf(t, "p", places, window)
-	for id, policies := range map[string][3]*stint.Policy{"1": {one, one, other}, "2": {other, other, one}} {
-		for i, verb := range []stint.Verb{stint.VerbReserve, stint.VerbCommit, stint.VerbCommit} {
-			o := op(verb, "k", policies[i], 2)
-			o.Extra = &stint.Extra{Hold: &stint.HoldOp{Hold: stint.Hold{ID: id}}}
-			if decide(t, store, o); o.Hold().Replayed != (i == 2) {
-				t.Errorf("%d of %s: %+v", i, id, o.Hold())
-			}
-		}
 	}
 }
 
@@ -130,5 +100,42 @@ func TestTakeBeforeAnOperationThatIsPutOff(t *testing.T) {
 		if r.Err != nil || !r.Decision.Allowed {
 			t.Errorf("%d: %+v", i, r)
 		}
+	}
+}
+
+// A release in one process admits at once a request that waits in another: long before the wait that the denial told of,
+// and before the request asks again by itself.
+func TestReleasesWakeOtherProcesses(t *testing.T) {
+	holder, prefix := storeOn(t, newConn(t), redisstore.Options{})
+	waiter := another(t, newConn(t), redisstore.Options{KeyPrefix: prefix})
+	until(t, "announcements are heard", func() bool { return waiter.Stats().Announcing })
+	policy := policyOf(t, "places", stint.Concurrency(1))
+	limiter := func(store stint.Store) *stint.Limiter {
+		return must.Get(stint.NewLimiter(stint.Config{Store: store, Policy: policy}))(t)
+	}
+	held, waits := limiter(holder), limiter(waiter)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for range 5 {
+		first, d, err := held.Reserve(ctx, "k", 1, stint.Hold{})
+		if err != nil || !d.Allowed {
+			t.Fatalf("%v %v", d, err)
+		}
+		woken := make(chan struct{}, 1)
+		stop := waiter.Wake("k", policy, func() {
+			select {
+			case woken <- struct{}{}:
+			default:
+			}
+		})
+		must.Get(first.Commit(ctx, 1))(t)
+		select {
+		case <-woken:
+		case <-ctx.Done():
+			t.Fatal("nobody told of the release")
+		}
+		stop()
+		second, _ := must.Two(waits.ReserveWait(ctx, "k", 1, stint.Hold{}))(t)
+		must.Get(second.Cancel(ctx))(t)
 	}
 }

@@ -62,12 +62,10 @@ func TestInstances(t *testing.T) {
 }
 
 // Heartbeats go by themselves, and only if asked for.
-func TestInstancesOfCluster(t *testing.T) {
-	t.Parallel()
-	cluster := testredis.StartCluster(t, 2)
-	silent := open(t, cluster.URL(), redisstore.Options{})
-	first := open(t, cluster.URL(), redisstore.Options{CountInstances: true})
-	second := open(t, cluster.URL(), redisstore.Options{CountInstances: true})
+func instancesOfCluster(t *testing.T, cluster *testredis.Cluster) {
+	silent := open(t, cluster.URL(), redisstore.Options{KeyPrefix: "instances"})
+	first := open(t, cluster.URL(), redisstore.Options{KeyPrefix: "instances", CountInstances: true})
+	second := open(t, cluster.URL(), redisstore.Options{KeyPrefix: "instances", CountInstances: true})
 	until(t, "both are counted", func() bool { return max(first.Instances(), second.Instances()) == 2 })
 	if got := silent.Instances(); got != 1 {
 		t.Errorf("a store that does not count says %d, want 1", got)

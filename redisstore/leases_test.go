@@ -15,7 +15,6 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/leaks"
-	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/storetest"
@@ -39,55 +38,17 @@ func processes(t testing.TB, n int, conn redisconn.Conn, now func() time.Time) [
 	return stores
 }
 
-// shared is a connection whose stores may be closed one by one, whose calls may take
-// time, hang or fail.
-type shared struct {
-	redisconn.Conn
-	after  func()        // called when the server has answered; or nil
-	gate   chan struct{} // what a call waits for, closed by Close; or nil
-	passes atomic.Bool   // whether the gate stands open
-	open   sync.Once
-	alone  bool // whether Close closes the connection
-	calls  atomic.Int64
-	dead   atomic.Bool
-}
-
-var errDead = errors.New("the process is dead")
-
-func (c *shared) Eval(ctx context.Context, script *redisconn.Script, keys, args []string) (string, error) {
-	switch {
-	case c.dead.Load():
-		return "", errDead
-	case ofLayout(script):
-		return c.Conn.Eval(ctx, script, keys, args)
-	}
-	c.calls.Add(1)
-	if c.gate != nil && !c.passes.Load() {
-		select {
-		case <-c.gate:
-		case <-ctx.Done():
-			return "", ctx.Err()
-		}
-	}
-	reply, err := c.Conn.Eval(ctx, script, keys, args)
-	if c.after != nil {
-		c.after()
-	}
-	return reply, err
-}
-
-func (c *shared) Close() {
-	if c.gate != nil {
-		c.open.Do(func() { close(c.gate) })
-	}
-	if c.alone {
-		c.Conn.Close()
-	}
-}
-
 func left(t testing.TB, store stint.Store, key string, policy *stint.Policy) int64 {
 	t.Helper()
 	return decide(t, store, op(stint.VerbPeek, key, policy, 1)).Remaining
+}
+
+// checkLeft fails the test when another number of permits is left.
+func checkLeft(t testing.TB, store stint.Store, key string, policy *stint.Policy, want int64, when string) {
+	t.Helper()
+	if n := left(t, store, key, policy); n != want {
+		t.Errorf("%d of %s are left to %q %s, want %d", n, policy.Name(), key, when, want)
+	}
 }
 
 // leaseLimits are limits whose states don't turn within a test.
@@ -159,7 +120,7 @@ func TestLeasesKeepTheirBounds(t *testing.T) {
 				rng := rand.New(rand.NewPCG(seed, 6))
 				clock := storetest.NewClock(dawn)
 				var mu sync.Mutex
-				conn := &shared{Conn: newConn(t), after: func() {
+				conn := &hooked{Conn: newConn(t), after: func() {
 					mu.Lock()
 					defer mu.Unlock()
 					clock.Advance(time.Duration(rng.IntN(3000)) * time.Microsecond)
@@ -192,9 +153,6 @@ func TestLeasesKeepTheirBounds(t *testing.T) {
 						clock.Advance(time.Duration(random(2000)) * time.Microsecond)
 					}
 				}
-				for _, store := range stores {
-					store.Close()
-				}
 				admitted += len(all)
 				keepsTo(t, limit, all)
 			}
@@ -207,14 +165,14 @@ func TestLeasesKeepTheirBounds(t *testing.T) {
 
 // The same by the server's clock and the processes' own, with many callers at once.
 func TestLeasesKeepTheirBoundsAtOnce(t *testing.T) {
-	const callers, calls = 6, 400
+	const callers, calls = 6, 100
 	for name, limit := range map[string]stint.Limit{
 		"token bucket": stint.TokenBucket(300, stint.Per(4000, time.Second)).WithLease(25),
 		"by the rate":  stint.TokenBucket(300, stint.Per(40000, time.Second)).WithLease(stint.LeaseAuto),
 		"fixed window": stint.FixedWindow(150, 20*time.Millisecond).WithLease(20),
 	} {
 		t.Run(name, func(t *testing.T) {
-			stores := processes(t, 4, &shared{Conn: newConn(t)}, nil)
+			stores := processes(t, 4, newConn(t), nil)
 			policy := policyOf(t, "", limit)
 			var (
 				mu    sync.Mutex
@@ -238,9 +196,6 @@ func TestLeasesKeepTheirBoundsAtOnce(t *testing.T) {
 				}
 			}
 			group.Wait()
-			for _, store := range stores {
-				store.Close()
-			}
 			keepsTo(t, limit, all)
 			t.Logf("%d of %d were admitted", len(all), 4*callers*calls)
 		})
@@ -252,18 +207,14 @@ func TestUnspentPermitsReturn(t *testing.T) {
 	for name, limit := range leaseLimits(1000) {
 		t.Run(name, func(t *testing.T) {
 			clock := storetest.NewClock(dawn)
-			stores := processes(t, 2, &shared{Conn: newConn(t)}, clock.Now)
+			stores := processes(t, 2, newConn(t), clock.Now)
 			policy := policyOf(t, "", limit.WithLease(100))
 			for range 3 {
 				take(t, stores[0], "k", policy, 1)
 			}
-			if n := left(t, stores[1], "k", policy); n != 899 {
-				t.Errorf("%d are left while 100 are leased, want 899", n)
-			}
+			checkLeft(t, stores[1], "k", policy, 899, "while 100 are leased")
 			clock.Advance(leaseTime - time.Microsecond)
-			if d := take(t, stores[0], "k", policy, 1); d.Source != stint.SourceLease {
-				t.Errorf("right before its end: %+v", d)
-			}
+			admitted(t, stores[0], "k", policy, 1, stint.SourceLease)
 			clock.Advance(time.Microsecond)
 			stores[0].Sweep()
 			// A bucket keeps what it may have refilled in 0.1 seconds: a part of a permit.
@@ -271,16 +222,12 @@ func TestUnspentPermitsReturn(t *testing.T) {
 			if limit.IsBucket() {
 				want = 995
 			}
-			if n := left(t, stores[1], "k", policy); n != want {
-				t.Errorf("%d are left after the lease, want %d", n, want)
-			}
+			checkLeft(t, stores[1], "k", policy, want, "after the lease")
 			if d := take(t, stores[0], "k", policy, 1); d.Source != stint.SourceStore || d.Remaining != want-1 {
 				t.Errorf("after the lease: %+v", d)
 			}
 			stores[0].Close()
-			if n := left(t, stores[1], "k", policy); n != want-1 {
-				t.Errorf("%d are left after Close, want %d", n, want-1)
-			}
+			checkLeft(t, stores[1], "k", policy, want-1, "after Close")
 			stores[1].Close()
 		})
 	}
@@ -298,23 +245,26 @@ func TestReturnsByItself(t *testing.T) {
 func TestCrashLosesTheLease(t *testing.T) {
 	clock := storetest.NewClock(dawn)
 	conn := newConn(t)
-	first := &shared{Conn: conn}
+	var dead atomic.Bool
+	first := &hooked{Conn: conn, before: func(context.Context, []string) error {
+		if dead.Load() {
+			return errors.New("the process is dead")
+		}
+		return nil
+	}}
 	mortal, prefix := storeOn(t, first, redisstore.Options{Now: clock.Now})
-	other := another(t, &shared{Conn: conn}, redisstore.Options{Now: clock.Now, KeyPrefix: prefix})
+	other := another(t, conn, redisstore.Options{Now: clock.Now, KeyPrefix: prefix})
 	policy := policyOf(t, "", stint.TokenBucket(1000, stint.PerSecond(100)).WithLease(200))
 	take(t, mortal, "k", policy, 1)
-	first.dead.Store(true)
+	dead.Store(true)
 	for _, c := range []struct {
 		after time.Duration
 		left  int64
 	}{{0, 799}, {leaseTime, 809}, {time.Second, 909}, {time.Second, 1000}} {
 		clock.Advance(c.after)
 		mortal.Sweep()
-		if n := left(t, other, "k", policy); n != c.left {
-			t.Errorf("%d are left, want %d", n, c.left)
-		}
+		checkLeft(t, other, "k", policy, c.left, fmt.Sprint("after ", c.after))
 	}
-	mortal.Close()
 }
 
 // A denial of a limit with leases says that it may be due to them, and that the wait is
@@ -323,7 +273,7 @@ func TestDenialsAreMarked(t *testing.T) {
 	for name, limit := range leaseLimits(10) {
 		t.Run(name, func(t *testing.T) {
 			clock := storetest.NewClock(dawn)
-			stores := processes(t, 2, &shared{Conn: newConn(t)}, clock.Now)
+			stores := processes(t, 2, newConn(t), clock.Now)
 			policy := policyOf(t, "", limit.WithLease(9))
 			take(t, stores[0], "k", policy, 1)
 			d := take(t, stores[1], "k", policy, 1)
@@ -361,8 +311,7 @@ func TestDenialsAreMarked(t *testing.T) {
 // and times that go on.
 func TestLeaseTells(t *testing.T) {
 	clock := storetest.NewClock(dawn)
-	store := processes(t, 1, &shared{Conn: newConn(t)}, clock.Now)[0]
-	defer store.Close()
+	store := processes(t, 1, newConn(t), clock.Now)[0]
 	for name, c := range map[string]struct {
 		limit stint.Limit
 		reset time.Duration // right after 1 and 10 are charged
@@ -408,7 +357,8 @@ func TestLeaseTells(t *testing.T) {
 // brings. A caller that leaves takes nothing along.
 func TestOneAsks(t *testing.T) {
 	const callers = 50
-	conn := &shared{Conn: newConn(t), gate: make(chan struct{})}
+	gate := make(chan struct{})
+	conn := &hooked{Conn: newConn(t), before: behind(gate)}
 	clock := storetest.NewClock(dawn)
 	store := processes(t, 1, conn, clock.Now)[0]
 	patient(store)
@@ -436,59 +386,36 @@ func TestOneAsks(t *testing.T) {
 			}
 		})
 	}
-	conn.Close()
+	close(gate)
 	group.Wait()
 	if n := conn.calls.Load(); n != 1 {
 		t.Errorf("%d calls were made", n)
 	}
-	store.Close()
 }
 
 // The next share is asked for when half is spent, so nobody has to wait for it.
 func TestLeaseRenews(t *testing.T) {
-	conn := &shared{Conn: newConn(t)}
+	conn := &hooked{Conn: newConn(t)}
 	clock := storetest.NewClock(dawn)
 	store := processes(t, 1, conn, clock.Now)[0]
-	limiter := must.Get(stint.New(store, "test", aLimit(stint.AlgorithmFixedWindow, 1000).WithLease(10)))(t)
-	allow := func(want stint.Source) {
-		t.Helper()
-		if d, err := limiter.Allow(t.Context(), "k"); err != nil || d.Source != want {
-			t.Errorf("%+v, %v", d, err)
-		}
-	}
-	allow(stint.SourceStore)
+	policy := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, 1000).WithLease(10))
+	admitted(t, store, "k", policy, 1, stint.SourceStore)
 	for range 4 {
-		allow(stint.SourceLease)
+		admitted(t, store, "k", policy, 1, stint.SourceLease)
 	}
 	if n := conn.calls.Load(); n != 1 {
 		t.Errorf("%d calls before half is spent", n)
 	}
-	allow(stint.SourceLease)
+	admitted(t, store, "k", policy, 1, stint.SourceLease)
 	until(t, "the next share is there", func() bool { return store.Stats().Batches == 2 })
 	for range 5 + 4 {
-		allow(stint.SourceLease)
+		admitted(t, store, "k", policy, 1, stint.SourceLease)
 	}
 	if n := conn.calls.Load(); n != 2 {
 		t.Errorf("%d calls before half of the next is spent", n)
 	}
 	store.Close()
-	if n := left(t, processes(t, 1, conn, clock.Now)[0], "k", limiter.Policy()); n != 1000 {
-		t.Errorf("another store's states are the same: %d", n)
-	}
-}
-
-// A reset drops what is leased here.
-func TestResetDropsTheLease(t *testing.T) {
-	clock := storetest.NewClock(dawn)
-	store := processes(t, 1, &shared{Conn: newConn(t)}, clock.Now)[0]
-	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 100).WithLease(50))
-	take(t, store, "k", policy, 1)
-	decide(t, store, op(stint.VerbReset, "k", policy, 0))
-	if d := take(t, store, "k", policy, 1); d.Source != stint.SourceStore || d.Remaining != 99 {
-		t.Errorf("after the reset: %+v", d)
-	}
-	decide(t, store, op(stint.VerbReset, "k", policy, 0))
-	store.Close()
+	checkLeft(t, processes(t, 1, conn, clock.Now)[0], "k", policy, 1000, "of another store")
 }
 
 // What is leased does not come back into a state that was reset, though the limit that reset it has no lease: after a
@@ -497,21 +424,17 @@ func TestResetByALimitWithoutLease(t *testing.T) {
 	for name, limit := range leaseLimits(100) {
 		t.Run(name, func(t *testing.T) {
 			clock := storetest.NewClock(dawn)
-			stores := processes(t, 2, &shared{Conn: newConn(t)}, clock.Now)
+			stores := processes(t, 2, newConn(t), clock.Now)
 			leased, plain := policyOf(t, "p", limit.WithLease(50)), policyOf(t, "p", limit)
 			take(t, stores[0], "k", leased, 1)
 			clock.Advance(time.Millisecond)
 			decide(t, stores[1], op(stint.VerbReset, "k", plain, 0))
-			if n := left(t, stores[1], "k", plain); n != 100 {
-				t.Fatalf("%d are left after the reset, want 100", n)
-			}
+			checkLeft(t, stores[1], "k", plain, 100, "after the reset")
 			take(t, stores[1], "k", plain, 100)
 			clock.Advance(leaseTime)
 			stores[0].Sweep()
 			stores[0].Close()
-			if n := left(t, stores[1], "k", plain); n != 0 {
-				t.Errorf("%d of 100 are left when 100 were taken and a lease of before has ended", n)
-			}
+			checkLeft(t, stores[1], "k", plain, 0, "when all is taken and a lease of before has ended")
 			stores[1].Close()
 		})
 	}
@@ -521,7 +444,7 @@ func TestResetByALimitWithoutLease(t *testing.T) {
 func TestLeasesAreBounded(t *testing.T) {
 	const clients = redisstore.MaxLeases + 500
 	clock := storetest.NewClock(dawn)
-	store := processes(t, 1, &shared{Conn: newConn(t)}, clock.Now)[0]
+	store := processes(t, 1, newConn(t), clock.Now)[0]
 	policy := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, 10).WithLease(5))
 	key := func(i int) string { return fmt.Sprint("k", i) }
 	var group sync.WaitGroup
@@ -555,25 +478,25 @@ func TestLeasesAreBounded(t *testing.T) {
 	if n := store.Stats().Leases; n != 0 {
 		t.Errorf("%d leases are at hand after two hours", n)
 	}
-	store.Close()
 }
 
-// Closing gives up on a server that hangs, and leaves no goroutine behind.
+// Closing gives up on a server that hangs, and leaves no goroutine behind; a closed store decides nothing.
 func TestCloseWithLeases(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		before := goleak.IgnoreCurrent()
-		c := &shared{Conn: newConn(t), alone: true, gate: make(chan struct{})}
-		c.passes.Store(true)
-		store, _ := storeOn(t, c, redisstore.Options{DenialCache: -1})
+		conn := &hooked{Conn: newConn(t)}
+		store, _ := storeOn(t, conn, redisstore.Options{DenialCache: -1})
 		policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 100).WithLease(50))
 		take(t, store, "k", policy, 1)
-		c.passes.Store(!hangs)
+		if hangs {
+			conn.before = behind(nil)
+		}
 		store.Close()
 		store.Close()
 		if _, err := store.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1)); !errors.Is(err, stint.ErrUnavailable) {
 			t.Errorf("after Close: %v", err)
 		}
-		c.Close()
+		conn.Close()
 		leaks.None(t, before)
 	}
 }

@@ -97,37 +97,6 @@ func calls(t testing.TB, commands ...string) (sum int) {
 	return sum
 }
 
-// BenchmarkTrim is the first calls on a log whose 200,000 entries have left, all of them
-// or all but half.
-func BenchmarkTrim(b *testing.B) {
-	const entries = 200_000
-	for _, encoding := range []redisstore.LogEncoding{redisstore.LogZSet, redisstore.LogStream} {
-		for _, left := range []string{"all", "half", "refund"} {
-			b.Run(fmt.Sprintf("encoding=%s/left=%s", encoding, left), func(b *testing.B) {
-				clock := storetest.NewClock(dawn)
-				store, prefix := storeOn(b, newConn(b), redisstore.Options{LogEncoding: encoding, Now: clock.Now, MaxBatch: 1})
-				policy := policyOf(b, "", stint.SlidingWindowLog(entries, time.Hour))
-				for b.Loop() {
-					b.StopTimer()
-					fillLog(b, store, prefix, clock.Instant(), policy, "k", encoding)
-					switch left {
-					case "all":
-						clock.Advance(2 * time.Hour)
-					case "half":
-						clock.Advance(time.Hour / 2)
-					}
-					b.StartTimer()
-					if left == "refund" {
-						decide(b, store, op(stint.VerbSettle, "k", policy, -entries/2))
-					} else {
-						take(b, store, "k", policy, 1)
-					}
-				}
-			})
-		}
-	}
-}
-
 // fill is a script that writes a log of so many entries of one permit, spread evenly over
 // the window before now.
 const fill = `

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
-	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/storetest"
 )
 
@@ -143,54 +142,6 @@ func TestLongLogsAgree(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			mustAgree(t, newConn(t), newTrace(t, 1, c.limits...).run(c.ops))
-		})
-	}
-}
-
-// Short logs with limits that need records of every width.
-func TestShortLogsAgree(t *testing.T) {
-	conn, seeds := newConn(t), uint64(20)
-	if testing.Short() {
-		seeds = 3
-	}
-	for seed := range seeds {
-		rng := rand.New(rand.NewPCG(seed, 6))
-		var limits []stint.Limit
-		for range 3 {
-			window := time.Duration(1000<<rng.IntN(34)) * time.Microsecond
-			l := stint.SlidingWindowLog(1<<rng.IntN(11), min(window, bounds.MaxPeriod))
-			if rng.IntN(3) == 0 {
-				l = l.CountingDenied()
-			}
-			limits = append(limits, l)
-		}
-		mustAgree(t, conn, newTrace(t, seed, limits...).run(500))
-	}
-}
-
-// A limit that lasts longer and allows less still reads what the old one recorded.
-func TestWiderTimesKeepTotals(t *testing.T) {
-	for _, encoding := range encodings {
-		t.Run(string(encoding), func(t *testing.T) {
-			clock := storetest.NewClock(dawn)
-			store := newStore(t, redisstore.Options{LogEncoding: encoding, Now: clock.Now})
-			before := policyOf(t, "", stint.SlidingWindowLog(1000, time.Second))
-			after := policyOf(t, "", stint.SlidingWindowLog(1, time.Hour))
-			for range 4 {
-				clock.Advance(time.Millisecond)
-				take(t, store, "k", before, 250)
-			}
-			decide(t, store, op(stint.VerbSettle, "k", after, -1))
-			d := decide(t, store, op(stint.VerbPeek, "k", after, 1))
-			// 999 are recorded; one is admitted when the last of them has left.
-			if want := time.Hour; d.Allowed || d.RetryAfter != want {
-				t.Errorf("allowed %t, retry after %s; want %s", d.Allowed, d.RetryAfter, want)
-			}
-			// The first two have left an hour later, and the others have not.
-			clock.Set(dawn.Add(time.Hour + 2*time.Millisecond))
-			if d := decide(t, store, op(stint.VerbSettle, "k", after, -1000)); d.Applied != -500 {
-				t.Errorf("%d permits were refunded, want 500", -d.Applied)
-			}
 		})
 	}
 }

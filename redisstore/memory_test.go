@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -11,25 +10,6 @@ import (
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/storetest"
 )
-
-// fillLogs gives each client a log of so many entries, spread over the window.
-func fillLogs(t testing.TB, store stint.Store, clock *storetest.Clock, policy *stint.Policy, clients []string, entries int) {
-	ops := make([]stint.Op, len(clients))
-	results := make([]stint.Result, len(clients))
-	for i, client := range clients {
-		ops[i] = op(stint.VerbTake, client, policy, 1)
-	}
-	step := policy.Limit(0).Window / time.Duration(entries)
-	for range entries {
-		clock.Advance(step)
-		store.DecideAll(t.Context(), ops, results)
-		for _, r := range results {
-			if r.Err != nil || !r.Decision.Allowed {
-				t.Fatalf("%+v", r)
-			}
-		}
-	}
-}
 
 // What a client's log takes in Redis: packed is the smallest, and 100 entries take
 // at most 1 KB.
@@ -43,7 +23,10 @@ func TestLogMemory(t *testing.T) {
 				clock := storetest.NewClock(dawn)
 				store, prefix := storeOn(t, conn, redisstore.Options{LogEncoding: encoding, Now: clock.Now})
 				policy := policyOf(t, "", stint.SlidingWindowLog(int64(entries), window))
-				fillLogs(t, store, clock, policy, []string{"client:12345"}, entries)
+				for range entries {
+					clock.Advance(window / time.Duration(entries))
+					take(t, store, "client:12345", policy, 1)
+				}
 				for _, key := range keysOf(t, prefix) {
 					bytes[encoding] += redis(t, "MEMORY", "USAGE", key, "SAMPLES", 0).(int64)
 				}
@@ -56,41 +39,6 @@ func TestLogMemory(t *testing.T) {
 			if most := int64(1024 + slack); entries == 100 && packed > most {
 				t.Errorf("packed takes %d bytes, want at most %d", packed, most)
 			}
-		}
-	}
-}
-
-// BenchmarkLog is one admitted request on a full log, each of whose entries leaves
-// when the next comes, in batches of 64 clients.
-func BenchmarkLog(b *testing.B) {
-	clients := make([]string, 64)
-	for i := range clients {
-		clients[i] = fmt.Sprint("client:", i)
-	}
-	for _, encoding := range encodings {
-		for _, entries := range []int{100, 1000} {
-			b.Run(fmt.Sprintf("encoding=%s/entries=%d", encoding, entries), func(b *testing.B) {
-				clock := storetest.NewClock(dawn)
-				store, _ := storeOn(b, newConn(b), redisstore.Options{LogEncoding: encoding, Now: clock.Now})
-				policy := policyOf(b, "", stint.SlidingWindowLog(int64(entries), time.Hour))
-				fillLogs(b, store, clock, policy, clients, entries)
-				ops := make([]stint.Op, len(clients))
-				results := make([]stint.Result, len(clients))
-				for i, client := range clients {
-					ops[i] = op(stint.VerbTake, client, policy, 1)
-				}
-				b.ResetTimer()
-				for i := 0; i < b.N; i += len(ops) {
-					clock.Advance(time.Hour / time.Duration(entries))
-					store.DecideAll(b.Context(), ops, results)
-				}
-				b.StopTimer()
-				for _, r := range results {
-					if r.Err != nil || !r.Decision.Allowed {
-						b.Fatalf("%+v", r)
-					}
-				}
-			})
 		}
 	}
 }

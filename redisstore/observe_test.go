@@ -1,12 +1,12 @@
 package redisstore_test
 
 import (
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 )
@@ -28,10 +28,8 @@ func TestOnCall(t *testing.T) {
 			failed++
 		}
 	}})
-	policy := must.Get(stint.NewPolicy("observed", stint.TokenBucket(100, stint.PerSecond(1))))(t)
-	take := func(key string) stint.Op {
-		return stint.Op{Claim: stint.Claim{Key: key, Policy: policy, Permits: 1}}
-	}
+	policy := policyOf(t, "observed", stint.TokenBucket(100, stint.PerSecond(1)))
+	take := func(key string) stint.Op { return op(stint.VerbTake, key, policy, 1) }
 	results := make([]stint.Result, 5)
 	store.DecideAll(t.Context(), []stint.Op{take("a"), take("a"), take("b"), take("a"), take("c")}, results)
 	mu.Lock()
@@ -45,21 +43,18 @@ func TestOnCall(t *testing.T) {
 	}
 }
 
-// TestServersHaveNames: each server of a store is told from the others, and can be asked.
-func TestServersHaveNames(t *testing.T) {
+// serversHaveNames: each server of a store is told from the others, and can be asked.
+func serversHaveNames(t *testing.T, cluster *testredis.Cluster) {
 	for _, server := range newStore(t, redisstore.Options{}).Servers(t.Context()) {
 		if info, err := server.Ask(t.Context(), "INFO", "all"); server.Name != "primary" || err != nil || len(info) != 1 {
 			t.Errorf("server %q says %d strings, %v", server.Name, len(info), err)
 		}
 	}
-	cluster := testredis.StartCluster(t, 3)
-	names := map[string]bool{}
+	var names []string
 	for _, server := range open(t, cluster.URL(), redisstore.Options{}).Servers(t.Context()) {
-		names[server.Name] = true
+		names = append(names, server.Name)
 	}
-	for _, addr := range cluster.Addrs() {
-		if !names[addr] {
-			t.Errorf("no server is called %s: %v", addr, names)
-		}
+	if want := slices.Sorted(slices.Values(cluster.Addrs())); !slices.Equal(slices.Sorted(slices.Values(names)), want) {
+		t.Errorf("the servers are called %q, want %q", names, want)
 	}
 }

@@ -13,36 +13,16 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/must"
-	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/storetest"
 )
 
-// watched is a connection on which something may happen before a call.
-type watched struct {
-	redisconn.Conn
-	before func(keys []string) error // nil for nothing; else the call fails with its error
-	after  func()                    // nil for nothing
-}
-
-func (c *watched) Eval(ctx context.Context, script *redisconn.Script, keys, args []string) (string, error) {
-	if states := keys[1:]; c.before != nil && len(states) > 0 { // the first key is the settings'
-		if err := c.before(states); err != nil {
-			return "", err
-		}
-	}
-	if c.after != nil && !ofLayout(script) {
-		defer c.after()
-	}
-	return c.Conn.Eval(ctx, script, keys, args)
-}
-
 // on makes something happen once, before the next call about an algorithm.
-func (c *watched) on(algorithm string, happens func() error) {
+func (h *hooked) on(algorithm string, happens func() error) {
 	var once sync.Once
-	c.before = func(keys []string) (err error) {
+	h.before = func(_ context.Context, keys []string) (err error) {
 		for _, key := range keys {
 			if strings.Contains(key, ":"+algorithm+":") {
 				once.Do(func() { err = happens() })
@@ -50,11 +30,6 @@ func (c *watched) on(algorithm string, happens func() error) {
 		}
 		return err
 	}
-}
-
-func watch(t testing.TB, cluster *testredis.Cluster) *watched {
-	t.Helper()
-	return &watched{Conn: dial(t, cluster.URL())}
 }
 
 // Partitions of 16, each on a node of its own.
@@ -130,16 +105,18 @@ func mix(t testing.TB, store *redisstore.Store, seed uint64, steps int) storetes
 	return sequence
 }
 
-func TestApart(t *testing.T) {
-	cluster := testredis.StartCluster(t, 3)
+func TestCluster(t *testing.T) {
+	cluster := testredis.StartCluster(t, 3, testredis.Config("lazyfree-lazy-expire", "yes"),
+		testredis.Config("cluster-require-full-coverage", "no"))
 	for name, test := range map[string]func(*testing.T, *testredis.Cluster){
 		"agrees": apartAgrees, "under load": apartUnderLoad, "windows turn": givesBackAfterTheWindowTurned,
 		"bound last": asksBoundLast, "refused": refusesApart, "cancelled": apartCancelled, "give back fails": failsToGiveBack,
-		"full queue": givesBackIntoAFullQueue, "denials": remembersApart,
-		"bound of buckets": bucketsKeepTheirBound, "innocents": deniedCallersTakeNothing,
+		"full queue": givesBackIntoAFullQueue, "denials": remembersApart, "holds": holdsOnACluster,
+		"deployments": deploymentsAgree, "servers": serversHaveNames, "instances": instancesOfCluster, "advice": advisesCluster,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, cluster) })
 	}
+	t.Run("without a node", func(t *testing.T) { apartWithoutANode(t, cluster) })
 }
 
 // When nothing else runs, a policy across nodes is decided as in memory, in every
@@ -150,7 +127,11 @@ func apartAgrees(t *testing.T, cluster *testredis.Cluster) {
 	store := open(t, cluster.URL(), redisstore.Options{Now: clock.Now, KeyPrefix: "apart"})
 	single := open(t, cluster.URL(), redisstore.Options{Now: clock.Now, KeyPrefix: "single", MaxBatch: 1})
 	stores := []contender{{"memory", memstore.New(memstore.Config{Now: clock.Now})}, {"cluster", store}, {"one by one", single}}
-	for seed := range uint64(5) {
+	seeds := uint64(5)
+	if testing.Short() {
+		seeds = 2
+	}
+	for seed := range seeds {
 		if err := compare(t, clock, stores, mix(t, store, seed, 400)); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -183,7 +164,7 @@ func remembersApart(t *testing.T, cluster *testredis.Cluster) {
 // all is quiet nothing is held that was not admitted.
 func apartUnderLoad(t *testing.T, cluster *testredis.Cluster) {
 	stores := []*redisstore.Store{open(t, cluster.URL(), redisstore.Options{}), open(t, cluster.URL(), redisstore.Options{})}
-	const callers, calls = 16, 60
+	const callers, calls = 16, 30 // more than all limits have
 	type limited struct {
 		claim    stint.Claim
 		capacity int64
@@ -242,7 +223,7 @@ func apartUnderLoad(t *testing.T, cluster *testredis.Cluster) {
 // new one's: the state is as if the reservation had not been. A token bucket that would
 // have been full meanwhile gets its permits back as well (docs/redis.md).
 func givesBackAfterTheWindowTurned(t *testing.T, cluster *testredis.Cluster) {
-	conn := watch(t, cluster)
+	conn := &hooked{Conn: dial(t, cluster.URL())}
 	clock := storetest.NewClock(dawn)
 	store, _ := storeOn(t, conn, redisstore.Options{Now: clock.Now})
 	memory := memstore.New(memstore.Config{Now: clock.Now})
@@ -287,15 +268,19 @@ func givesBackAfterTheWindowTurned(t *testing.T, cluster *testredis.Cluster) {
 }
 
 // A leaky bucket and a log are asked when all others have admitted, and not at all
-// when one has denied.
+// when one has denied. So is a token bucket beside windows: what is taken of it and given back again and
+// again while they deny would pile up beside what it refills.
 func asksBoundLast(t *testing.T, cluster *testredis.Cluster) {
-	conn := watch(t, cluster)
+	conn := &hooked{Conn: dial(t, cluster.URL())}
 	clock := storetest.NewClock(dawn)
 	store, _ := storeOn(t, conn, redisstore.Options{Now: clock.Now})
-	for _, algorithm := range []stint.Algorithm{stint.AlgorithmLeakyBucket, stint.AlgorithmSlidingWindowLog} {
+	for algorithm, other := range map[stint.Algorithm]stint.Algorithm{
+		stint.AlgorithmLeakyBucket: stint.AlgorithmTokenBucket, stint.AlgorithmSlidingWindowLog: stint.AlgorithmTokenBucket,
+		stint.AlgorithmTokenBucket: stint.AlgorithmFixedWindow,
+	} {
 		t.Run(algorithm.String(), func(t *testing.T) {
 			keys := keysApart(store, algorithm.String())
-			bound, free := policyOf(t, "", aLimit(algorithm, 5)), policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 2))
+			bound, free := policyOf(t, "", aLimit(algorithm, 5)), policyOf(t, "", aLimit(other, 2))
 			o := spanning(stint.VerbTake, stint.Claim{Key: keys[0], Policy: bound, Permits: 2},
 				stint.Claim{Key: keys[1], Policy: free, Permits: 1}, stint.Claim{Key: keys[2], Policy: free, Permits: 1})
 			o.Each = make([]stint.Outcome, o.Limits())
@@ -310,17 +295,25 @@ func asksBoundLast(t *testing.T, cluster *testredis.Cluster) {
 				t.Errorf("%+v with %d of the others' permits taken before, want an admission and 2", d, before)
 			}
 			take(t, store, keys[1], free, 1)
+			var calls atomic.Int64
+			conn.before = func(_ context.Context, keys []string) error {
+				if strings.Contains(keys[1], ":"+strings.ToLower(algorithm.String())+":") {
+					calls.Add(1)
+				}
+				return nil
+			}
 			if d := decide(t, store, o); d.Allowed || d.Index != 1 {
 				t.Errorf("%+v, want a denial by the second limit", d)
+			}
+			if store.Withdrawn(); calls.Load() != 1 {
+				t.Errorf("it is called %d times for a denial by another, want one look at what is left", calls.Load())
 			}
 			for i, want := range []int64{3, 0, 1} {
 				if got := o.Each[i]; got.Remaining != want || got.Allowed != (i != 1) {
 					t.Errorf("limit %d: %+v, want %d remaining", i, got, want)
 				}
 			}
-			if d := decide(t, store, op(stint.VerbPeek, keys[0], bound, 1)); d.Remaining != 3 {
-				t.Errorf("%d are left after the denial, want 3", d.Remaining)
-			}
+			checkLeft(t, store, keys[0], bound, 3, "after the denial")
 		})
 	}
 }
@@ -379,8 +372,7 @@ func refusesApart(t *testing.T, cluster *testredis.Cluster) {
 
 // With one node gone the caller is told, and what was reserved on the others comes
 // back.
-func TestApartWithoutANode(t *testing.T) {
-	cluster := testredis.StartCluster(t, 3, testredis.Config("cluster-require-full-coverage", "no"))
+func apartWithoutANode(t *testing.T, cluster *testredis.Cluster) {
 	store := open(t, cluster.URL(), redisstore.Options{})
 	keys := keysApart(store, "gone")
 	policy := policyOf(t, "", aLimit(stint.AlgorithmTokenBucket, 5))
@@ -397,17 +389,18 @@ func TestApartWithoutANode(t *testing.T) {
 			t.Errorf("operation %d: %+v, want %v", i, r, stint.ErrUnavailable)
 		}
 	}
+	if err := store.ResetAll(t.Context(), stint.Scope{Policy: "x"}); !errors.Is(err, stint.ErrUnavailable) {
+		t.Errorf("a reset: %v, want %v", err, stint.ErrUnavailable)
+	}
 	store.Withdrawn()
 	for _, key := range []string{keys[0], keys[2]} {
-		if d := decide(t, store, op(stint.VerbPeek, key, policy, 1)); d.Remaining != 4 {
-			t.Errorf("%d are left on a node that is there, want 4", d.Remaining)
-		}
+		checkLeft(t, store, key, policy, 4, "on a node that is there")
 	}
 }
 
 // A caller that leaves between the calls gives back what it had reserved.
 func apartCancelled(t *testing.T, cluster *testredis.Cluster) {
-	conn := watch(t, cluster)
+	conn := &hooked{Conn: dial(t, cluster.URL())}
 	store, _ := storeOn(t, conn, redisstore.Options{})
 	keys := keysApart(store, "cancelled")
 	free, bound := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, 5)), policyOf(t, "", aLimit(stint.AlgorithmLeakyBucket, 5))
@@ -431,9 +424,7 @@ func apartCancelled(t *testing.T, cluster *testredis.Cluster) {
 	left := func() {
 		t.Helper()
 		for i, policy := range []*stint.Policy{free, bound} {
-			if d := decide(t, store, op(stint.VerbPeek, keys[i], policy, 1)); d.Remaining != 4 {
-				t.Errorf("%d are left under limit %d, want 4", d.Remaining, i)
-			}
+			checkLeft(t, store, keys[i], policy, 4, "when its caller has left")
 		}
 	}
 	left()
@@ -483,7 +474,7 @@ func (c *leaving) Err() error {
 
 // A queue that is full turns no permits away that are given back.
 func givesBackIntoAFullQueue(t *testing.T, cluster *testredis.Cluster) {
-	conn := watch(t, cluster)
+	conn := &hooked{Conn: dial(t, cluster.URL())}
 	store, _ := storeOn(t, conn, redisstore.Options{MaxQueue: 1, InFlight: 1})
 	keys := keysApart(store, "queue")
 	free, full := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, 5)), policyOf(t, "", aLimit(stint.AlgorithmLeakyBucket, 1))
@@ -492,12 +483,12 @@ func givesBackIntoAFullQueue(t *testing.T, cluster *testredis.Cluster) {
 
 	reached, proceed, held := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	inUse := make(chan struct{}, 3)
-	conn.before = func(names []string) error {
+	conn.before = func(_ context.Context, keys []string) error {
 		switch {
-		case strings.Contains(names[0], ":token_bucket:"):
+		case strings.Contains(keys[1], ":token_bucket:"):
 			inUse <- struct{}{}
 			<-held
-		case strings.Contains(names[0], ":leaky_bucket:"):
+		case strings.Contains(keys[1], ":leaky_bucket:"):
 			close(reached)
 			<-proceed
 		}
@@ -516,6 +507,9 @@ func givesBackIntoAFullQueue(t *testing.T, cluster *testredis.Cluster) {
 	<-inUse
 	send(op(stint.VerbTake, keys[0], other, 1))
 	until(t, "the queue is full", func() bool { return store.Waiting() == 1 })
+	if _, err := store.Decide(t.Context(), op(stint.VerbTake, keys[0], other, 1)); !errors.Is(err, stint.ErrOverloaded) {
+		t.Errorf("one more take: %v, want %v", err, stint.ErrOverloaded)
+	}
 	close(proceed)
 	until(t, "the give-back waits or was refused", func() bool { return store.Waiting() == 3 || len(answers) > 0 })
 	close(held)
@@ -524,14 +518,12 @@ func givesBackIntoAFullQueue(t *testing.T, cluster *testredis.Cluster) {
 			t.Error(err)
 		}
 	}
-	if d := decide(t, store, op(stint.VerbPeek, keys[0], free, 1)); d.Remaining != 5 {
-		t.Errorf("%d are left, want 5", d.Remaining)
-	}
+	checkLeft(t, store, keys[0], free, 5, "when all is given back")
 }
 
 // A reservation that can't be given back is an error: what is left is not known.
 func failsToGiveBack(t *testing.T, cluster *testredis.Cluster) {
-	conn := watch(t, cluster)
+	conn := &hooked{Conn: dial(t, cluster.URL())}
 	for _, batch := range []int{0, 1} { // the look at what is left comes in the same call, or in one that succeeds
 		conn.before = nil
 		store, _ := storeOn(t, conn, redisstore.Options{MaxBatch: batch})
@@ -541,8 +533,8 @@ func failsToGiveBack(t *testing.T, cluster *testredis.Cluster) {
 		take(t, store, keys[0], free, 1)
 		lost := errors.New("the connection is lost")
 		calls := 0
-		conn.before = func(names []string) error {
-			if strings.Contains(names[0], ":fixed_window:") {
+		conn.before = func(_ context.Context, keys []string) error {
+			if strings.Contains(keys[1], ":fixed_window:") {
 				if calls++; calls == 2 {
 					return lost
 				}
@@ -556,5 +548,38 @@ func failsToGiveBack(t *testing.T, cluster *testredis.Cluster) {
 		if d := decide(t, store, o); d.Allowed || d.Index != 1 {
 			t.Errorf("batches of %d: %+v, want a denial by the second limit", batch, d)
 		}
+	}
+}
+
+// On a cluster a hold takes of one partition, all of it or nothing; over several it is refused, and the error says how
+// to have it.
+func holdsOnACluster(t *testing.T, cluster *testredis.Cluster) {
+	store := open(t, cluster.URL(), redisstore.Options{KeyPrefix: "holds"})
+	places, tokens := policyOf(t, "places", stint.Concurrency(2).WithCost(1)), policyOf(t, "tokens", aLimit(stint.AlgorithmFixedWindow, 100))
+	claims := func(verb stint.Verb, h *stint.HoldOp, n int64, keys ...string) stint.Op {
+		return stint.Op{
+			Verb: verb, Extra: &stint.Extra{Hold: h}, Each: make([]stint.Outcome, 2),
+			Claim: stint.Claim{Key: keys[0], Policy: places, Permits: n},
+			And:   []stint.Claim{{Key: keys[1], Policy: tokens, Permits: n}},
+		}
+	}
+	for i, user := range []string{"{a}", "{b}", "{c}", "{d}"} {
+		for j, wantAllowed := range []bool{true, true, false} {
+			h := &stint.HoldOp{Hold: stint.Hold{ID: user + string(rune('0'+j))}}
+			d, err := store.Decide(t.Context(), claims(stint.VerbReserve, h, 30, user+"user", user+"team"))
+			if err != nil || d.Allowed != wantAllowed {
+				t.Fatalf("%d, %d: %v %v", i, j, d, err)
+			}
+		}
+		h := &stint.HoldOp{Hold: stint.Hold{ID: user + "0"}}
+		op := claims(stint.VerbCommit, h, 10, user+"user", user+"team")
+		if d, err := store.Decide(t.Context(), op); err != nil || d.Applied != -20 || op.Each[0].Remaining != 1 || op.Each[1].Remaining != 60 {
+			t.Errorf("%v %v %+v", d, err, op.Each)
+		}
+	}
+	h := &stint.HoldOp{Hold: stint.Hold{ID: "apart"}}
+	_, err := store.Decide(t.Context(), claims(stint.VerbReserve, h, 1, "user", "team:of:another:partition"))
+	if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), "hash tag") {
+		t.Errorf("over two partitions: %v", err)
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/internal/notation"
-	"github.com/stint-go/stint/internal/redisconn"
 	"github.com/stint-go/stint/internal/testredis"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/storetest"
@@ -27,30 +26,6 @@ func resetPolicy(t testing.TB, store stint.Store, name string) {
 	}
 }
 
-// A denial that another process remembers does not outlive that its policy is
-// reset; one of another policy does.
-func TestResetDenials(t *testing.T) {
-	for _, algorithm := range notation.Algorithms() {
-		gone, kept := policyOf(t, "rule/a", aLimit(algorithm, 10)), policyOf(t, "rule/b", aLimit(algorithm, 10))
-		t.Run(algorithm.String(), func(t *testing.T) {
-			own, store, elsewhere := listening(t, redisstore.Options{})
-			deny(t, store, "k", gone)
-			deny(t, store, "k", kept)
-			denied(t, store, "k", gone, 1, stint.SourceDenialCache)
-			before := store.Stats().DenialsKept
-			resetPolicy(t, elsewhere, "rule/a")
-			<-own.heard
-			if d := take(t, store, "k", gone, 1); !d.Allowed {
-				t.Errorf("%+v, want it admitted", d)
-			}
-			denied(t, store, "k", kept, 1, stint.SourceDenialCache)
-			if n := store.Stats().DenialsKept; n != before-1 {
-				t.Errorf("%d denials are remembered, want %d", n, before-1)
-			}
-		})
-	}
-}
-
 // What is leased of a policy goes with it, in every process: nothing of a share is
 // spent or given back afterwards.
 func TestResetLeases(t *testing.T) {
@@ -60,23 +35,15 @@ func TestResetLeases(t *testing.T) {
 			gone, kept := policyOf(t, "rule/a", limit.WithLease(100)), policyOf(t, "rule/b", limit.WithLease(100))
 			for _, policy := range []*stint.Policy{gone, kept} {
 				take(t, store, "k", policy, 1)
-				if d := take(t, store, "k", policy, 1); d.Source != stint.SourceLease {
-					t.Fatalf("%+v, want it from a lease", d)
-				}
+				admitted(t, store, "k", policy, 1, stint.SourceLease)
 			}
 			for _, resetter := range []*redisstore.Store{elsewhere, store} {
 				resetPolicy(t, resetter, "rule/a")
 				<-own.heard
-				if n := left(t, elsewhere, "k", gone); n != 1000 {
-					t.Errorf("%d of 1000 remain", n)
-				}
-				if d := take(t, store, "k", gone, 1); !d.Allowed || d.Source != stint.SourceStore {
-					t.Errorf("%+v, want a share asked for anew", d)
-				}
+				checkLeft(t, elsewhere, "k", gone, 1000, "after the reset")
+				admitted(t, store, "k", gone, 1, stint.SourceStore)
 			}
-			if d := take(t, store, "k", kept, 1); d.Source != stint.SourceLease {
-				t.Errorf("another policy: %+v, want it from its lease", d)
-			}
+			admitted(t, store, "k", kept, 1, stint.SourceLease)
 			before := left(t, elsewhere, "k", gone)
 			resetPolicy(t, store, "rule/a")
 			store.Sweep()
@@ -88,15 +55,20 @@ func TestResetLeases(t *testing.T) {
 	}
 }
 
-// A process that hears no announcements drops its own leases.
+// A process that hears no announcements drops its own leases, of a policy or of a client that it resets.
 func TestResetOwnLeases(t *testing.T) {
-	store, _ := storeOn(t, &shared{Conn: newConn(t)}, redisstore.Options{DenialCache: -1, LeaseTime: redisstore.MaxLeaseTime})
-	t.Cleanup(store.Close)
+	store, _ := storeOn(t, newConn(t), redisstore.Options{DenialCache: -1, LeaseTime: redisstore.MaxLeaseTime})
 	policy := policyOf(t, "rule/a", aLimit(stint.AlgorithmTokenBucket, 1000).WithLease(100))
-	take(t, store, "k", policy, 1)
-	resetPolicy(t, store, "rule/a")
-	if d := take(t, store, "k", policy, 1); d.Source != stint.SourceStore {
-		t.Errorf("%+v, want a share asked for anew", d)
+	for name, reset := range map[string]func(){
+		"policy": func() { resetPolicy(t, store, "rule/a") },
+		"client": func() { decide(t, store, op(stint.VerbReset, "k", policy, 0)) },
+	} {
+		take(t, store, "k", policy, 1)
+		reset()
+		if d := take(t, store, "k", policy, 1); d.Source != stint.SourceStore || d.Remaining != 999 {
+			t.Errorf("%s: %+v, want a share asked for anew", name, d)
+		}
+		reset()
 	}
 }
 
@@ -104,19 +76,15 @@ func TestResetOwnLeases(t *testing.T) {
 func TestResetOvertakesLease(t *testing.T) {
 	own, store, elsewhere := listening(t, redisstore.Options{LeaseTime: redisstore.MaxLeaseTime, Now: storetest.NewClock(dawn).Now, DenialCache: 1000})
 	policy := policyOf(t, "rule/a", aLimit(stint.AlgorithmFixedWindow, 1000).WithLease(100))
-	own.replied = func() {
-		own.replied = nil
+	own.after = func() {
+		own.after = nil
 		resetPolicy(t, elsewhere, "rule/a")
 		<-own.heard
 	}
 	for range 2 {
-		if d := take(t, store, "k", policy, 1); !d.Allowed || d.Source != stint.SourceStore {
-			t.Errorf("%+v, want it from the store", d)
-		}
+		admitted(t, store, "k", policy, 1, stint.SourceStore)
 	}
-	if n := left(t, elsewhere, "k", policy); n != 1000-101 {
-		t.Errorf("%d of 1000 remain, want the second share gone", n)
-	}
+	checkLeft(t, elsewhere, "k", policy, 1000-101, "with the second share gone")
 }
 
 // What is leased when the channel is lost, or while it is, may be of a policy that is
@@ -125,42 +93,26 @@ func TestResetUnheard(t *testing.T) {
 	clock := storetest.NewClock(dawn)
 	own, store, elsewhere := listening(t, redisstore.Options{LeaseTime: redisstore.MaxLeaseTime, Now: clock.Now, DenialCache: 1000})
 	policy := policyOf(t, "rule/a", aLimit(stint.AlgorithmFixedWindow, 1000).WithLease(100))
-	taken := func(what string, sources ...stint.Source) {
+	taken := func(sources ...stint.Source) {
 		t.Helper()
 		for _, source := range sources {
-			if d := take(t, store, "k", policy, 1); !d.Allowed || d.Source != source {
-				t.Errorf("%s: %+v, want it from the %s", what, d, source)
-			}
+			admitted(t, store, "k", policy, 1, source)
 		}
 	}
-	taken("at first", stint.SourceStore, stint.SourceLease)
+	taken(stint.SourceStore, stint.SourceLease)
 	<-own.listens
 	own.hold = make(chan struct{})
 	own.cut()
 	<-own.listens
-	taken("when the channel is lost", stint.SourceStore, stint.SourceLease)
+	taken(stint.SourceStore, stint.SourceLease)
 	resetPolicy(t, elsewhere, "rule/a")
 	close(own.hold)
 	<-own.ready
 	clock.Advance(time.Millisecond)
 	store.Sweep()
-	if n := left(t, elsewhere, "k", policy); n != 1000 {
-		t.Errorf("%d of 1000 remain", n)
-	}
-	taken("when the channel is back", stint.SourceStore, stint.SourceLease)
-	if n := left(t, elsewhere, "k", policy); n != 1000-101 {
-		t.Errorf("%d of 1000 remain, want one share gone", n)
-	}
-}
-
-// A reset fails with ErrUnavailable while the server is unreachable.
-func TestResetNobody(t *testing.T) {
-	own := testredis.Start(t)
-	store := open(t, own.URL(), redisstore.Options{})
-	must.Do(t, own.Stop())
-	if err := store.ResetAll(t.Context(), stint.Scope{Policy: "x"}); !errors.Is(err, stint.ErrUnavailable) {
-		t.Errorf("got %v, want %v", err, stint.ErrUnavailable)
-	}
+	checkLeft(t, elsewhere, "k", policy, 1000, "when the channel is back")
+	taken(stint.SourceStore, stint.SourceLease)
+	checkLeft(t, elsewhere, "k", policy, 1000-101, "with one share gone")
 }
 
 // mixedPolicy is a policy of two algorithms, one of them a log.
@@ -215,21 +167,11 @@ func TestResetFreesHashes(t *testing.T) {
 	}
 	resetPolicy(t, store, "p")
 	take(t, store, "k1", policy, 1)
-	hashes, logs := 0, 0
-	count := func() bool {
-		hashes, logs = 0, 0
-		for _, key := range keysOf(t, prefix) {
-			switch {
-			case strings.Contains(key, "sliding_window_log"):
-				logs++
-			case strings.Contains(key, "token_bucket"):
-				hashes++
-			}
-		}
-		return hashes <= 1
+	count := func(algorithm string) int {
+		return strings.Count(strings.Join(keysOf(t, prefix), " "), algorithm)
 	}
-	until(t, "the old hash is gone", count)
-	if hashes != 1 || logs != 51 {
+	until(t, "the old hash is gone", func() bool { return count("token_bucket") <= 1 })
+	if hashes, logs := count("token_bucket"), count("sliding_window_log"); hashes != 1 || logs != 51 {
 		t.Errorf("%d hashes and %d logs are left, want 1 and 51: %q", hashes, logs, keysOf(t, prefix))
 	}
 }
@@ -245,21 +187,15 @@ func TestResetSurvivesLostSettings(t *testing.T) {
 	resetPolicy(t, store, "p")
 	take(t, store, "k", policy, 1)
 	redis(t, "DEL", prefix+":settings")
-	if n := left(t, store, "k", policy); n != 9 {
-		t.Errorf("%d remain, want 9", n)
-	}
+	checkLeft(t, store, "k", policy, 9, "without the settings")
 	fresh := another(t, conn, redisstore.Options{KeyPrefix: prefix, Now: clock.Now})
-	if n := left(t, fresh, "k", policy); n != 9 {
-		t.Errorf("%d remain for a new process, want 9", n)
-	}
+	checkLeft(t, fresh, "k", policy, 9, "for a new process")
 	redis(t, "DEL", prefix+":settings")
 	clock.Advance(time.Second)
 	fresh = another(t, conn, redisstore.Options{KeyPrefix: prefix, Now: clock.Now})
 	resetPolicy(t, fresh, "p")
 	for _, s := range []*redisstore.Store{store, fresh} {
-		if n := left(t, s, "k", policy); n != 10 {
-			t.Errorf("%d remain after the reset, want 10", n)
-		}
+		checkLeft(t, s, "k", policy, 10, "after the reset")
 	}
 }
 
@@ -272,9 +208,7 @@ func TestResetDropsReturns(t *testing.T) {
 	resetPolicy(t, store, "p")
 	take(t, store, "k", policy, 60)
 	store.DecideInOneBatch(t, redisstore.InternalOp{Op: op(redisstore.ReturnLease, "k", policy, 50), TakenAt: taken.At})
-	if n := left(t, store, "k", policy); n != 40 {
-		t.Errorf("%d remain, want 40", n)
-	}
+	checkLeft(t, store, "k", policy, 40, "after the reset")
 }
 
 // What the servers remember of the layout.
@@ -284,12 +218,12 @@ func layoutOf(t testing.TB, prefix string) string {
 	return text
 }
 
-// agreed waits until a store has read the layout again.
-func agreed(t testing.TB, s *redisstore.Store) {
+// agreed waits until a store has read the layout again, of a key's partition.
+func agreed(t testing.TB, s *redisstore.Store, key string) {
 	t.Helper()
 	policy := policyOf(t, "agreed", aLimit(stint.AlgorithmFixedWindow, 1))
 	until(t, "the layout is read again", func() bool {
-		_, err := s.Decide(t.Context(), op(stint.VerbPeek, "0", policy, 1))
+		_, err := s.Decide(t.Context(), op(stint.VerbPeek, key, policy, 1))
 		if err != nil && !errors.Is(err, stint.ErrUnavailable) {
 			t.Fatal(err)
 		}
@@ -330,9 +264,7 @@ func TestLayoutIsAdopted(t *testing.T) {
 	check := func(want int64) {
 		t.Helper()
 		for i := range 20 {
-			if n := left(t, second, fmt.Sprint(i), policy); n != want {
-				t.Errorf("%d of %d remain, want %d", n, i, want)
-			}
+			checkLeft(t, second, fmt.Sprint(i), policy, want, "in the layout that the servers remember")
 		}
 	}
 	check(7)
@@ -345,7 +277,7 @@ func TestLayoutIsAdopted(t *testing.T) {
 	for i := range 20 {
 		take(t, third, fmt.Sprint(i), policy, 5)
 	}
-	agreed(t, second)
+	agreed(t, second, "0")
 	check(5)
 	checkConflict(t, first, prefix, "partitions")
 
@@ -383,38 +315,26 @@ func TestLayoutIsNeverTwo(t *testing.T) {
 	}
 }
 
-// meeting is a connection of a process whose question for the layout is answered when others have asked, too.
-type meeting struct {
-	redisconn.Conn
-	cluster bool
-	others  *sync.WaitGroup
-	once    *sync.Once
-}
-
-func (m meeting) Cluster() bool { return m.cluster }
-
-func (m meeting) Do(ctx context.Context, args ...string) (string, error) {
-	reply, err := m.Conn.Do(ctx, args...)
-	if args[0] == "HGET" {
-		m.once.Do(m.others.Done)
-		m.others.Wait()
-	}
-	return reply, err
-}
-
 // Processes that begin at the same moment, find no layout and would choose different ones agree before anything is
 // decided.
 func TestNewProcessesAgree(t *testing.T) {
 	conn := newConn(t)
 	policy := policyOf(t, "p", stint.FixedWindow(10, bounds.MaxPeriod))
-	for i := range 20 {
+	for i := range 5 {
 		prefix := fmt.Sprint("agree", i)
 		var others sync.WaitGroup
 		others.Add(2)
 		var stores []*redisstore.Store
 		for _, cluster := range []bool{false, true} { // 1 and 16 partitions, if nobody says
-			m := meeting{conn, cluster, &others, new(sync.Once)}
-			stores = append(stores, another(t, m, redisstore.Options{KeyPrefix: prefix, DenialCache: -1}))
+			asked := sync.OnceFunc(others.Done)
+			meeting := func(ctx context.Context, ask asking) (string, error) {
+				reply, err := ask(ctx)
+				asked()
+				others.Wait() // until the other one has asked, too
+				return reply, err
+			}
+			process := &hooked{Conn: conn, cluster: cluster, layout: meeting}
+			stores = append(stores, another(t, process, redisstore.Options{KeyPrefix: prefix, DenialCache: -1}))
 		}
 		var work sync.WaitGroup
 		for range 8 {
@@ -428,9 +348,7 @@ func TestNewProcessesAgree(t *testing.T) {
 		}
 		work.Wait()
 		for _, s := range stores {
-			if n := left(t, s, "k", policy); n != 0 {
-				t.Fatalf("%q: %d remain, want 0", layoutOf(t, prefix), n)
-			}
+			checkLeft(t, s, "k", policy, 0, layoutOf(t, prefix))
 		}
 	}
 }
@@ -447,23 +365,15 @@ func TestFlushInMidFlight(t *testing.T) {
 	}
 	const callers, flushes = 4, 20
 	var allowed atomic.Int64
-	ended := make(chan struct{})
+	var ended atomic.Bool
 	var work sync.WaitGroup
 	for _, s := range stores {
 		for range callers {
 			work.Go(func() {
-				for {
-					select {
-					case <-ended:
-						return
-					default:
-					}
-					d, err := s.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1))
-					switch {
-					case err != nil:
+				for !ended.Load() && !t.Failed() {
+					if d, err := s.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1)); err != nil {
 						t.Error(err)
-						return
-					case d.Allowed:
+					} else if d.Allowed {
 						allowed.Add(1)
 					}
 				}
@@ -474,7 +384,7 @@ func TestFlushInMidFlight(t *testing.T) {
 		must.Get(own.Do("FLUSHALL"))(t)
 		until(t, "more are admitted", func() bool { return t.Failed() || allowed.Load() > 100*(i+1) })
 	}
-	close(ended)
+	ended.Store(true)
 	work.Wait()
 	if n := allowed.Load(); n > 1000*(flushes+1) {
 		t.Errorf("%d were admitted", n)
@@ -511,15 +421,11 @@ func TestResetClientDropsLeases(t *testing.T) {
 				t.Errorf("%d remain with the reset, want 40", n)
 			}
 			store.DecideInOneBatch(t, lapse(30, first))
-			if n := left(t, store, "k", policy); n != 40 {
-				t.Errorf("%d remain, want 40", n)
-			}
+			checkLeft(t, store, "k", policy, 40, "after a later return")
 			clock.Advance(time.Microsecond)
 			second := store.DecideInOneBatch(t, redisstore.InternalOp{Op: op(stint.VerbTake, "k", policy, 10)})[0].Decision.At
 			store.DecideInOneBatch(t, lapse(10, second))
-			if n := left(t, store, "k", policy); n != 40 {
-				t.Errorf("%d remain after a return of what was taken since, want 40", n)
-			}
+			checkLeft(t, store, "k", policy, 40, "after a return of what was taken since")
 			markers := 0
 			for _, key := range keysOf(t, prefix) {
 				if strings.Contains(key, ":reset.") {

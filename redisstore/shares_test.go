@@ -94,9 +94,7 @@ func TestSharesAgree(t *testing.T) {
 			}
 			// What the server has stored is what the model has.
 			want, _ := model.carryOut(redisstore.InternalOp{Op: op(stint.VerbPeek, "k", policy, 1)}, clock.Instant())
-			if n := left(t, store, "k", policy); n != want.Remaining {
-				t.Errorf("%d are left, want %d", n, want.Remaining)
-			}
+			checkLeft(t, store, "k", policy, want.Remaining, "at the end")
 			if gaveBack == 0 {
 				t.Error("nothing was given back")
 			}

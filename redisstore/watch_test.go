@@ -68,6 +68,7 @@ func (replied) RedisError()     {}
 // reporting is a store on a connection, and what it reports.
 type reporting struct {
 	*redisstore.Store
+	policy *stint.Policy // of what is taken
 	mu     sync.Mutex
 	causes []error
 }
@@ -77,7 +78,7 @@ func newReporting(t *testing.T, conn redisconn.Conn, options redisstore.Options)
 	options.DenialCache = -1
 	store := must.Get(redisstore.New(conn, options))(t)
 	t.Cleanup(store.Close)
-	w := &reporting{Store: store}
+	w := &reporting{Store: store, policy: policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, 10))}
 	store.Watch(watchTimeout, func(_ int, cause error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -93,8 +94,8 @@ func (w *reporting) reported() []error {
 }
 
 // take takes a permit within a timeout.
-func (w *reporting) take(t *testing.T, key string, policy *stint.Policy, timeout time.Duration) error {
-	o := op(stint.VerbTake, key, policy, 1)
+func (w *reporting) take(t *testing.T, key string, timeout time.Duration) error {
+	o := op(stint.VerbTake, key, w.policy, 1)
 	o.Timeout = timeout
 	_, err := w.Decide(t.Context(), o)
 	return err
@@ -106,11 +107,10 @@ func TestSilentServerIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn := &muteConn{}
 		w := newReporting(t, conn, redisstore.Options{InFlight: 2, MaxBatch: 4})
-		policy := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, 10))
 		var callers sync.WaitGroup
 		for i := range 50 {
 			callers.Go(func() {
-				if err := w.take(t, strconv.Itoa(i), policy, watchTimeout); !errors.Is(err, stint.ErrUnavailable) || errors.Is(err, stint.ErrOverloaded) {
+				if err := w.take(t, strconv.Itoa(i), watchTimeout); !errors.Is(err, stint.ErrUnavailable) || errors.Is(err, stint.ErrOverloaded) {
 					t.Errorf("caller %d: %v, want ErrUnavailable", i, err)
 				}
 			})
@@ -127,9 +127,8 @@ func TestSilentServerIsReported(t *testing.T) {
 func TestShortTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newReporting(t, &muteConn{}, redisstore.Options{})
-		policy := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, 10))
 		for range 20 {
-			if err := w.take(t, "k", policy, time.Millisecond); err == nil {
+			if err := w.take(t, "k", time.Millisecond); err == nil {
 				t.Error("no error")
 			}
 		}
@@ -145,12 +144,11 @@ func TestBusyProcess(t *testing.T) {
 		conn := &muteConn{}
 		conn.behind.Store(true)
 		w := newReporting(t, conn, redisstore.Options{InFlight: 1})
-		policy := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, 10))
 		var callers sync.WaitGroup
 		for i := range 20 {
 			callers.Go(func() {
 				for range 5 {
-					if err := w.take(t, strconv.Itoa(i), policy, watchTimeout); !errors.Is(err, stint.ErrOverloaded) || errors.Is(err, stint.ErrUnavailable) {
+					if err := w.take(t, strconv.Itoa(i), watchTimeout); !errors.Is(err, stint.ErrOverloaded) || errors.Is(err, stint.ErrUnavailable) {
 						t.Errorf("caller %d: %v, want ErrOverloaded", i, err)
 					}
 				}
@@ -181,12 +179,11 @@ func TestRefusingServerIsReported(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			w := newReporting(t, &muteConn{refusal: replied(reply)}, redisstore.Options{})
-			policy := policyOf(t, "", aLimit(stint.AlgorithmFixedWindow, 10))
 			for i := range 3 {
 				if causes := w.reported(); causes != nil {
 					t.Errorf("%s: reported after %d: %v", reply, i, causes)
 				}
-				if err := w.take(t, "k", policy, watchTimeout); !errors.Is(err, stint.ErrUnavailable) {
+				if err := w.take(t, "k", watchTimeout); !errors.Is(err, stint.ErrUnavailable) {
 					t.Errorf("%s: %v, want ErrUnavailable", reply, err)
 				}
 			}
