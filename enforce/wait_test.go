@@ -119,7 +119,8 @@ func TestQueues(t *testing.T) {
 		"first come, first served": {[]rules.Rule{waiting("a", time.Minute, 0, second)}, always(12, alice), oneByOne},
 		"across queues":            {[]rules.Rule{shared("all", time.Minute, second), onX}, across, oneByOne},
 		"max_wait": {
-			[]rules.Rule{waiting("a", 2500*time.Millisecond, 0, second)}, always(5, alice),
+			[]rules.Rule{waiting("a", 2500*time.Millisecond, 0, second)},
+			always(5, alice),
 			"[0@0s 1@1s 2@2s 3@2s!1s 4@2s!1s]",
 		},
 		// The first leaves one permit. Two that want more wait, and the next, which would be content with it, is not served
@@ -127,22 +128,26 @@ func TestQueues(t *testing.T) {
 		"max_waiters": {[]rules.Rule{costly}, of("cost", "3", "2", "2", "1", "1"), "[0@0s 3@3ms!1m0s 4@4ms!1m0s 1@1s 2@3s]"},
 		// One over two limits holds others only until the limit that they share admits.
 		"a shared limit": {
-			[]rules.Rule{shared("all", time.Minute, tenth), waiting("mine", time.Minute, 0, second)}, from("a", "a", "b", "c"),
+			[]rules.Rule{shared("all", time.Minute, tenth), waiting("mine", time.Minute, 0, second)},
+			from("a", "a", "b", "c"),
 			"[0@0s 2@100ms 3@200ms 1@1s]",
 		},
 		// Ours denies the second for 300ms, then mine does; mine denies the fourth for 200ms, and the last for 400ms.
 		"from one queue to another": {
-			[]rules.Rule{ours, waiting("mine", time.Minute, 0, stint.TokenBucket(1, stint.Every(200*time.Millisecond)))}, users,
+			[]rules.Rule{ours, waiting("mine", time.Minute, 0, stint.TokenBucket(1, stint.Every(200*time.Millisecond)))},
+			users,
 			"[0@0s 2@2ms 3@202ms 1@402ms 4@602ms]",
 		},
 		// One behind others for several rules takes no position in the queue that moves first.
 		"positions": {
-			[]rules.Rule{two, waiting("mine", time.Minute, 0, second)}, from("a", "a", "a", "a", "b"),
+			[]rules.Rule{two, waiting("mine", time.Minute, 0, second)},
+			from("a", "a", "a", "a", "b"),
 			"[0@0s 4@100ms 1@1s 2@2s 3@3s]",
 		},
 		// A class that leaves less to others is admitted while those of another class wait.
 		"classes": {
-			[]rules.Rule{classes}, of("class", "critical", "critical", "critical", "batch", "batch", "critical"),
+			[]rules.Rule{classes},
+			of("class", "critical", "critical", "critical", "batch", "batch", "critical"),
 			"[0@0s 1@1ms 2@2ms 5@5ms 3@2s 4@3s]",
 		},
 	} {

@@ -143,7 +143,6 @@ func TestClientRulesFailures(t *testing.T) {
 	})
 	_, err = call(t.Context(), client, "/a")
 	expectCode(t, err, codes.InvalidArgument)
-
 }
 
 func TestNewClientRefuses(t *testing.T) {

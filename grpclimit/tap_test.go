@@ -70,11 +70,13 @@ func TestTapAndInterceptors(t *testing.T) {
 	}{
 		"plain": {
 			grpclimit.Config{Limiter: newLimiter(t, burst())},
-			[]string{check + " by ", echo + " by "}, "2", "0", "1790000001",
+			[]string{check + " by ", echo + " by "},
+			"2", "0", "1790000001",
 		},
 		"rules": {
 			grpclimit.Config{Rules: standing(t, bursts("health", "/grpc.health.v1.Health/*", rules.Global))},
-			[]string{check + " by health", echo + " by "}, "", "", "",
+			[]string{check + " by health", echo + " by "},
+			"", "", "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -33,10 +33,11 @@ func Until(t testing.TB, what string, is func() bool) {
 
 // Build runs go build in a folder with more arguments, by the tags that the program is released with.
 func Build(folder string, arguments ...string) error {
-	command := exec.CommandContext(context.Background(), "go", append([]string{"build", "-tags", "grpcnotrace"}, arguments...)...)
+	arguments = append([]string{"build", "-tags", "grpcnotrace"}, arguments...)
+	command := exec.CommandContext(context.Background(), "go", arguments...)
 	command.Dir = folder
 	if text, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("go %s: %w\n%s", strings.Join(command.Args[1:], " "), err, text)
+		return fmt.Errorf("%s: %w\n%s", command, err, text)
 	}
 	return nil
 }

@@ -48,9 +48,11 @@ func TestRueidis(t *testing.T) {
 
 			// At once, and as a transaction.
 			for _, frame := range []string{"", "MULTI"} {
-				commands := rueidis.Commands{client.B().Arbitrary("CL.THROTTLE").Keys(key+frame+"!").Args("2", "1", "3600", "3").Build(),
+				commands := rueidis.Commands{
+					client.B().Arbitrary("CL.THROTTLE").Keys(key+frame+"!").Args("2", "1", "3600", "3").Build(),
 					client.B().Ttl().Key(key + frame + "!").Build(), client.B().Pttl().Key(key + frame + "!").Build(),
-					client.B().Exists().Key(key + frame + "!").Build(), client.B().Unlink().Key(key + frame + "!").Build()}
+					client.B().Exists().Key(key + frame + "!").Build(), client.B().Unlink().Key(key + frame + "!").Build(),
+				}
 				if frame != "" {
 					commands = slices.Concat(rueidis.Commands{client.B().Multi().Build()}, commands, rueidis.Commands{client.B().Exec().Build()})
 				}

@@ -42,7 +42,8 @@ func TestJSON(t *testing.T) {
 			By: rules.ClassBy{Attribute: "class"}, Keep: map[string]rules.Percent{"critical": 0, "a b": 99}, Default: "a b",
 		},
 		Overrides: []rules.Override{
-			{Key: "::1", Banned: true, Until: time.Date(2026, 12, 24, 18, 0, 0, 0, time.UTC)}, {Key: "*", Unlimited: true},
+			{Key: "::1", Banned: true, Until: time.Date(2026, 12, 24, 18, 0, 0, 0, time.UTC)},
+			{Key: "*", Unlimited: true},
 			{
 				Key: "a", Limits: []stint.Limit{stint.CalendarWindow(1, stint.CalendarDay, "UTC")},
 				Costs: []rules.Cost{{Attribute: "n"}},
