@@ -15,13 +15,6 @@ import (
 	"github.com/stint-go/stint/storetest"
 )
 
-// A unit that is none is refused also when its last byte is a unit of which there is a limit already.
-func TestOverrideOfAKnownUnitModulo256(t *testing.T) {
-	s := newService(t, rls.Config{}, simple)
-	ask(t, s, limited("a=1", 1, typed.RateLimitUnit_SECOND))
-	fails(t, s, &pb.RateLimitRequest{Domain: "d", Descriptors: of(limited("a=1", 1, 257))}, codes.InvalidArgument, "limit.unit")
-}
-
 // Lines about panics are as seldom as those about bad requests: a client may be able to bring them about.
 func TestPanicsAreLoggedSeldom(t *testing.T) {
 	s, faulty, text := breaking(t, rls.Config{})
@@ -90,16 +83,5 @@ descriptors:
 		if n := metrics["ratelimit_service_rate_limit_"+name]; n != want {
 			t.Errorf("%s is %v, want %v", name, n, want)
 		}
-	}
-}
-
-// Texts that are no UTF-8 are counted, as everything is, and never less than before.
-func TestSeriesOfOddTexts(t *testing.T) {
-	s := newService(t, rls.Config{}, simple)
-	for range 3 {
-		must.Get(s.ShouldRateLimit(t.Context(), &pb.RateLimitRequest{Domain: "d\xff", Descriptors: of(entries("a=1"))}))(t)
-	}
-	if n := gathered(t, s)[`ratelimit_service_rate_limit_domain_not_found{domain="d_"}`]; n != 3 {
-		t.Errorf("%v of 3 requests were counted", n)
 	}
 }

@@ -5,10 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
-	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/must"
@@ -35,15 +33,6 @@ func before(text, id string, hits int64) *common.RateLimitDescriptor {
 
 func after(text, id string, hits int64) *common.RateLimitDescriptor {
 	return costing(text+",stint_commit="+id, hits)
-}
-
-// A stream that lacks a place is told to come again in a second, as over HTTP.
-func TestResetOfADenialByPlaces(t *testing.T) {
-	s := newService(t, rls.Config{}, holding)
-	walk(t, s, []step{{of(before("places=u", "1", 0)), "ok ok:1"}, {of(before("places=u", "2", 0)), "ok ok:0"}})
-	if reset := ask(t, s, before("places=u", "3", 0)).GetStatuses()[0].GetDurationUntilReset().AsDuration(); reset != time.Second {
-		t.Errorf("it is told %v", reset)
-	}
 }
 
 // All that a request reserves is held or nothing is, whichever of its descriptors denies, and in whatever order they are.
@@ -115,19 +104,6 @@ func TestHoldThatCantBeTakenBack(t *testing.T) {
 		{of(costing("requests=u", 3)), "ok ok:0"},
 		{of(before("tokens=u", "1", 100), entries("requests=u")), "over ok:900 over:0"},
 	})
-}
-
-func TestHoldsOfDomainsAreApart(t *testing.T) {
-	s := newService(t, rls.Config{}, holding, strings.Replace(holding, "domain: d", "domain: e", 1))
-	long := strings.Repeat("ä", 300)
-	for _, domain := range []string{"d", "e"} {
-		r, err := s.ShouldRateLimit(t.Context(), &pb.RateLimitRequest{
-			Domain: domain, Descriptors: of(before("tokens=u", long, 600)),
-		})
-		if err != nil || said(r) != "ok ok:400" {
-			t.Error(domain, r, err)
-		}
-	}
 }
 
 // The guide's domain admits what the guide says.

@@ -1,10 +1,13 @@
 package rls_test
 
 import (
+	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +18,9 @@ import (
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typed "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/server/rls"
@@ -28,13 +33,19 @@ var rewrite = flag.Bool("rewrite", false, "write what the service answers into t
 // A transcript is a text of requests of the domain d, each followed by its answer, four blanks in:
 //
 //	# a comment
-//	service reference             a new service of the domain below, or of that of the service before, in the
-//	                              reference accounting or none; with keep_denied or without
-//	    domain: d
+//	service reference             a new service of the domain below, or of those of the service before, with --- between
+//	    domain: d                 several: in the reference accounting or none; keep_denied, in shadow, with metadata,
+//	                              merge of domains; observed or resets add lines to answers
 //	a=1 *2 & b=1 <5/YEAR          a request: its descriptors, with the hits of their own and the limits that they bring
+//	*3 & a="\x00<v*9>"            hits of the request; a value in quotes, with so many v
+//	e: a=1                        a request of another domain
 //	+10s                          the clock goes on
+//	metrics total_hits            the metrics whose names begin so
+//	warnings                      what the service says of its domains
 //	    over: ok 3 of 5/YEAR, ok  the code, and that of each descriptor with what remains of which limit
 //	    InvalidArgument: ...      or the error
+//	    metadata {...}            what Envoy is handed
+//	    told: ...                 what the observer is told, if the service is observed
 //
 // -rewrite puts what the service answers in place.
 func TestTranscripts(t *testing.T) {
@@ -45,9 +56,7 @@ func TestTranscripts(t *testing.T) {
 	for _, path := range paths {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txt"), func(t *testing.T) {
 			text := must.Get(os.ReadFile(path))(t)
-			var s *rls.Service
-			var clock *storetest.Clock
-			var document string
+			s := &transcript{T: t}
 			var out []string
 			lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 			for at := 0; at < len(lines); {
@@ -57,27 +66,10 @@ func TestTranscripts(t *testing.T) {
 					below = append(below, lines[at][4:])
 				}
 				out = append(out, line)
-				switch kind, isNew := strings.CutPrefix(line, "service"); {
-				case line == "" || line[0] == '#':
-				case isNew:
-					config := rls.Config{KeepDenied: strings.Contains(kind, "keep_denied")}
-					if strings.Contains(kind, "reference") {
-						config.Accounting = domains.Reference
-					}
-					clock = storetest.NewClock(noon)
-					config.Store = memstore.New(memstore.Config{Now: clock.Now})
-					if below != nil {
-						document = strings.Join(below, "\n")
-					}
-					s = newService(t, config, document)
-				case line[0] == '+':
-					d, err := time.ParseDuration(line[1:])
-					if err != nil {
-						t.Fatalf("%s:%d: %v", path, number, err)
-					}
-					clock.Advance(d)
-				default:
-					got := []string{answer(t, s, line)}
+				if kind, isNew := strings.CutPrefix(line, "service"); isNew {
+					s.start(kind, below)
+				} else if line != "" && line[0] != '#' {
+					got := s.step(line)
 					if !*rewrite && !slices.Equal(got, below) {
 						t.Errorf("%s:%d: %s is answered %q, want %q", path, number, line, got, below)
 					}
@@ -94,21 +86,97 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// answer is what a service answers to a request that is written in a line.
-func answer(t *testing.T, s *rls.Service, line string) string {
-	t.Helper()
+// transcript is a transcript that is being read.
+type transcript struct {
+	*testing.T
+	kind      string
+	documents []string // of the service's domains
+	service   *rls.Service
+	clock     *storetest.Clock
+	told      []string
+}
+
+// start makes a service.
+func (s *transcript) start(kind string, below []string) {
+	s.kind = kind
+	is := func(word string) bool { return strings.Contains(kind, word) }
+	config := rls.Config{
+		KeepDenied: is("keep_denied"), Shadow: is("shadow"), Metadata: is("metadata"), MergeDomains: is("merge"),
+	}
+	if is("reference") {
+		config.Accounting = domains.Reference
+	}
+	if is("observed") {
+		config.Observe = func(_ context.Context, e *stint.Event) {
+			s.told = append(s.told, fmt.Sprintf("told: rule %q, key %q, allowed %t, shadow %t, reason %q",
+				e.Rule, e.Claim.Key, e.Decision.Allowed, e.Shadow, e.Reason))
+		}
+	}
+	s.clock = storetest.NewClock(noon)
+	config.Store = memstore.New(memstore.Config{Now: s.clock.Now})
+	if below != nil {
+		s.documents = strings.Split(strings.Join(below, "\n"), "\n---\n")
+	}
+	s.service = newService(s, config, s.documents...)
+}
+
+// step makes one step, and returns what is answered.
+func (s *transcript) step(line string) (answers []string) {
+	switch word, prefix, _ := strings.Cut(line, " "); {
+	case line[0] == '+':
+		s.clock.Advance(must.Get(time.ParseDuration(line[1:]))(s))
+	case word == "metrics":
+		for text := range strings.Lines(lines(gathered(s, s.service))) {
+			if strings.HasPrefix(text, prefix) {
+				answers = append(answers, strings.TrimSpace(text))
+			}
+		}
+	case word == "warnings":
+		return s.service.Warnings(parsed(s, s.documents...))
+	default:
+		s.told = nil
+		return append(s.answers(line), s.told...)
+	}
+	return answers
+}
+
+// written is a text that may stand in quotes, with so many characters as <x*3>.
+func (s *transcript) written(text string) string {
+	if quoted, err := strconv.Unquote(text); err == nil {
+		text = quoted
+	}
+	return repeated.ReplaceAllStringFunc(text, func(short string) string {
+		parts := repeated.FindStringSubmatch(short)
+		return strings.Repeat(parts[1], must.Get(strconv.Atoi(parts[2]))(s))
+	})
+}
+
+var repeated = regexp.MustCompile(`<(.+?)\*(\d+)>`)
+
+// request is one that is written in a line.
+func (s *transcript) request(line string) *pb.RateLimitRequest {
 	request := &pb.RateLimitRequest{Domain: "d"}
+	if domain, rest, found := strings.Cut(line, ": "); found {
+		request.Domain, line = s.written(domain), rest
+	}
 	for text := range strings.SplitSeq(line, " & ") {
 		words := strings.Split(text, " ")
+		if words[0][0] == '*' {
+			request.HitsAddend = uint32(must.Get(strconv.ParseUint(words[0][1:], 10, 32))(s))
+			continue
+		}
 		d := entries(words[0])
+		for _, entry := range d.Entries {
+			entry.Value = s.written(entry.Value)
+		}
 		for _, word := range words[1:] {
 			switch word[0] {
 			case '*':
-				hits := must.Get(strconv.ParseInt(word[1:], 10, 64))(t)
-				d = costing(words[0], hits)
+				hits, back := strings.CutPrefix(word[1:], "-")
+				d.HitsAddend, d.IsNegativeHits = wrapperspb.UInt64(must.Get(strconv.ParseUint(hits, 10, 64))(s)), back
 			case '<':
 				most, unit, _ := strings.Cut(word[1:], "/")
-				n := must.Get(strconv.ParseUint(most, 10, 32))(t)
+				n := must.Get(strconv.ParseUint(most, 10, 32))(s)
 				d.Limit = &common.RateLimitDescriptor_RateLimitOverride{
 					RequestsPerUnit: uint32(n), Unit: typed.RateLimitUnit(typed.RateLimitUnit_value[unit]),
 				}
@@ -116,23 +184,35 @@ func answer(t *testing.T, s *rls.Service, line string) string {
 		}
 		request.Descriptors = append(request.Descriptors, d)
 	}
-	response, err := s.ShouldRateLimit(t.Context(), request)
+	return request
+}
+
+// answers are what the service answers to a request.
+func (s *transcript) answers(line string) []string {
+	response, err := s.service.ShouldRateLimit(s.Context(), s.request(line))
 	if err != nil {
-		return fmt.Sprintf("%v: %s", status.Code(err), status.Convert(err).Message())
+		return []string{fmt.Sprintf("%v: %s", status.Code(err), status.Convert(err).Message())}
 	}
 	var limits []string
-	for _, s := range response.Statuses {
-		text := code(s.Code)
-		if l := s.CurrentLimit; l != nil || s.LimitRemaining > 0 {
-			text += fmt.Sprint(" ", s.LimitRemaining)
+	for _, one := range response.Statuses {
+		text := code(one.Code)
+		if l := one.CurrentLimit; l != nil || one.LimitRemaining > 0 {
+			text += fmt.Sprint(" ", one.LimitRemaining)
 		}
-		if l := s.CurrentLimit; l != nil {
+		if l := one.CurrentLimit; l != nil {
 			text += fmt.Sprintf(" of %d", l.RequestsPerUnit)
 			if l.Unit > 0 {
 				text += fmt.Sprint("/", l.Unit)
 			}
 		}
+		if d := one.DurationUntilReset; d != nil && strings.Contains(s.kind, "resets") {
+			text += fmt.Sprint(" reset ", d.AsDuration())
+		}
 		limits = append(limits, text)
 	}
-	return code(response.OverallCode) + ": " + strings.Join(limits, ", ")
+	answers := []string{code(response.OverallCode) + ": " + strings.Join(limits, ", ")}
+	if response.DynamicMetadata != nil {
+		answers = append(answers, "metadata "+string(must.Get(json.Marshal(response.DynamicMetadata.AsMap()))(s)))
+	}
+	return answers
 }
