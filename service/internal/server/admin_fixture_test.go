@@ -102,7 +102,9 @@ func (d *adminFixture) ask(method, path, body string, fields ...string) reply {
 	}
 	for _, field := range fields {
 		name, value, _ := strings.Cut(field, ": ")
-		r.Header.Set(name, value)
+		if r.Header.Set(name, value); name == "Host" {
+			r.Host = value
+		}
 	}
 	got := d.send(r)
 	d.describes(r, body, got)

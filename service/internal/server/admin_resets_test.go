@@ -78,48 +78,6 @@ func TestResetARule(t *testing.T) {
 	}
 }
 
-// The store in memory resets a rule by itself, and no other rule's clients.
-func TestResetARuleInMemory(t *testing.T) {
-	d := newAdminFixture(t, rulestore.NewMemory(), nil).fill()
-	spend := func(body string) int64 {
-		t.Helper()
-		return d.postPublic(evaluate, body).evaluated(200).Remaining
-	}
-	for i := range 50 {
-		spend(fmt.Sprintf(`{"path":"/user","attributes":{"userId":"u%d"}}`, i))
-	}
-	spend(`{"path":"/tokens"}`)
-	d.ask("POST", "/api/v1/rules/user/reset", `{"all":true}`).is(200)
-	for i := range 50 {
-		if left := spend(fmt.Sprintf(`{"path":"/user","attributes":{"userId":"u%d"}}`, i)); left != 2 {
-			t.Errorf("client %d has %d left", i, left)
-		}
-	}
-	if left := spend(`{"path":"/tokens"}`); left != 8 {
-		t.Errorf("another rule's client has %d left", left)
-	}
-}
-
-// All clients are reset only by an explicit request.
-func TestNobodyResetsAllByMistake(t *testing.T) {
-	resets := 0
-	d := newResetFixture(t, func(context.Context, string) error { resets++; return nil })
-	for body, want := range map[string]string{
-		`{}`: `without key and all; allowed: {"key": CLIENT} for one client, or {"all": true}`, `null`: "the body",
-		`{"all":false}`: "all is false; allowed: true", `{"all":null}`: "all", `{"all":"true"}`: "all",
-		`{"key":"a","all":true}`: "the body is one with both key and all; allowed: one of them", `{"key":"a","all":false}`: "one of them",
-	} {
-		d.ask("POST", "/api/v1/rules/user/reset", body).problem(400, want)
-	}
-	if resets != 0 {
-		t.Errorf("%d resets were made", resets)
-	}
-	d.ask("POST", "/api/v1/rules/user/reset", `{"all":true}`).is(200)
-	if resets != 1 {
-		t.Errorf("%d resets were made, want 1", resets)
-	}
-}
-
 func (*resetter) Watch(time.Duration, func(int, error)) stint.Shards { return stint.Shards{} }
 
 // A reset of everything that is not confirmed is to be repeated.

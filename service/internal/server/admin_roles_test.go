@@ -96,56 +96,6 @@ func TestAdminRoles(t *testing.T) {
 	d.ask("DELETE", "/api/v1/rules/login", "").is(204)
 }
 
-// Without tokens every program on this machine may write, but not a page in a browser.
-func TestPagesOfOthersDoNotEdit(t *testing.T) {
-	d := newAdminFixture(t, rulestore.NewMemory(), nil).fill()
-	const rule = `{"id":"evil","scope":"global","banned":true}`
-	own := "http://" + d.server.AdminAddr().String()
-	for _, fields := range [][]string{
-		{"Origin: https://evil.example", "Content-Type: text/plain"}, // a simple request (Fetch, section 3.3)
-		{"Origin: null", "Content-Type: text/plain"},
-		{"Origin: https://evil.example"},
-		{"Content-Type: text/plain"},
-		{"Content-Type: application/x-www-form-urlencoded"},
-		{"Content-Type: "},
-	} {
-		want := 403
-		if !strings.HasPrefix(fields[0], "Origin") {
-			want = 415
-		}
-		if got := d.ask("POST", "/api/v1/rules", rule, fields...); got.status != want {
-			t.Errorf("%q: %d %s, want %d", fields, got.status, got.body, want)
-		}
-		if want == 403 {
-			d.ask("POST", "/api/v1/rule-revisions/0/rollback", "", fields...).is(403)
-		}
-	}
-	for site, want := range map[string]int{"cross-site": 403, "same-site": 403, "Same-Origin": 403, "same-origin": 200, "none": 200} {
-		// As an image of a page asks: without Origin (Fetch, section 3.2).
-		for _, path := range []string{"/debug/pprof/cmdline", "/api/v1/rules"} {
-			if got := d.ask("GET", path, "", "Sec-Fetch-Site: "+site, "Sec-Fetch-Mode: no-cors"); got.status != want {
-				t.Errorf("%s of %s: %d %s, want %d", path, site, got.status, got.body, want)
-			}
-		}
-	}
-	rebound := d.request(http.MethodDelete, d.server.AdminAddr().String(), "/api/v1/rules/login")
-	rebound.Host = "evil.example"
-	d.send(rebound).problem(403, "Host")
-	if got := d.ask("GET", "/api/v1/rules", "").header.Get(adminapi.HeaderRevision); got != "1" {
-		t.Errorf("a page made revision %s", got)
-	}
-	d.ask("POST", "/api/v1/rules", rule, "Origin: "+own).is(201)
-	lines := d.auditLines()
-	if last := lines[len(lines)-1]; !strings.Contains(last, `who="loopback 127.0.0.1" from=127.0.0.1:`) {
-		t.Errorf("the record is %s", last)
-	}
-	var list adminapi.RuleRevisionList
-	d.ask("GET", "/api/v1/rule-revisions?limit=1", "").into(&list)
-	if list.Revisions[0].By != "loopback 127.0.0.1" {
-		t.Errorf("the revision is by %q", list.Revisions[0].By)
-	}
-}
-
 func TestAdminTokensAreChecked(t *testing.T) {
 	for want, token := range map[string]server.AdminToken{
 		"a token of 7 bytes":         {Token: "s p a c"},

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
@@ -82,29 +81,6 @@ func TestConcurrentEditorsLoseNoEdit(t *testing.T) {
 	}
 }
 
-// Without a manager, the rules in force are shown, and edits say where to make them.
-func TestRulesOfAFileAreNotEditedHere(t *testing.T) {
-	r := run(t, func(c *server.Config) { c.AdminListen, c.RulesPlace = "127.0.0.1:0", "the file /etc/stint/rules.yaml" })
-	d := &adminFixture{running: r}
-	ids, page := d.ask("GET", "/api/v1/rules", "").is(200).list()
-	if len(ids) != len(ruleList()) || page.Revision != 0 {
-		t.Errorf("rules %v of revision %d", ids, page.Revision)
-	}
-	list := d.ask("GET", "/api/v1/rules", "")
-	d.ask("GET", "/api/v1/rules", "", "If-None-Match: "+list.etag()).is(304)
-	d.server.SwapRules(nil)
-	if now := d.ask("GET", "/api/v1/rules", "").is(200); now.etag() == list.etag() {
-		t.Error("other rules have the same tag")
-	}
-	d.ask("DELETE", "/api/v1/rules/login", "").problem(409, "they come from the file /etc/stint/rules.yaml")
-	d.ask("POST", "/api/v1/rule-revisions/1/rollback", "").problem(409)
-	if got, want := d.ask("GET", "/api/v1/rule-revisions", "").is(200).body, `{"revisions":[],"rulesFrom":"the file /etc/stint/rules.yaml"}`; strings.TrimSpace(got) != want {
-		t.Errorf("the revisions are %s, want %s", got, want)
-	}
-	d.ask("GET", "/api/v1/rule-revisions/1", "").problem(404, "the file /etc/stint/rules.yaml")
-	d.ask("POST", "/api/v1/rules/validate", `[]`).is(200)
-}
-
 // Edits that are lost when the process ends are warned of once, and the dashboard is told.
 func TestForgottenRules(t *testing.T) {
 	for _, forgotten := range []bool{true, false} {
@@ -131,10 +107,4 @@ func TestForgottenRules(t *testing.T) {
 			t.Errorf("the session is %s, want %s", session, want)
 		}
 	}
-}
-
-// A document of rules has a bound of its own.
-func TestTooManyRules(t *testing.T) {
-	d := newAdminFixture(t, rulestore.NewMemory(), nil)
-	d.ask("PUT", "/api/v1/rules", `[] `+strings.Repeat(" ", rulefile.MaxBytes)).problem(413, "33554432 bytes")
 }

@@ -14,27 +14,10 @@ import (
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/apipath"
-	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
 const check = apipath.Check
-
-func TestLargestBatch(t *testing.T) {
-	f := newFixture(t, nil)
-	body := "[" + strings.Repeat(`{"key":"k","algorithm":"FIXED_WINDOW"},`, bounds.MaxBatch-1) + `{"key":"k","algorithm":"FIXED_WINDOW"}]`
-	var all []api.CheckResponse
-	f.post(check, body).into(&all)
-	admitted := 0
-	for _, c := range all {
-		if c.Allowed {
-			admitted++
-		}
-	}
-	if len(all) != bounds.MaxBatch || admitted != 100 {
-		t.Errorf("%d answers, %d admitted; want %d and 100", len(all), admitted, bounds.MaxBatch)
-	}
-}
 
 func TestConcurrentChecks(t *testing.T) {
 	f := newFixture(t, nil)

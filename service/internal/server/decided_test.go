@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 
@@ -44,54 +43,6 @@ func TestRequestID(t *testing.T) {
 			t.Fatalf("%q is given twice", id)
 		}
 		made[id] = true
-	}
-}
-
-// TestDecided: the hook is told of every decision of checks, batches and rules, and of no refusal.
-func TestDecided(t *testing.T) {
-	var told []stint.Event
-	f := newFixture(t, func(c *server.Config) {
-		c.Observers = []stint.Observer{func(_ context.Context, e *stint.Event) { told = append(told, *e) }}
-	})
-	f.get(check + "?key=ann&policy=pair&permits=3")
-	f.get(check + "?key=ann&policy=pair")
-	f.get(check + "?key=ann&permits=many")
-	f.post(check, `[{"key":"bob"},{"key":"cyd","algorithm":"FIXED_WINDOW"}]`)
-	r := newRequest(http.MethodPost, apipath.Evaluate, `{"path":"/banned","ip":"192.0.2.9"}`)
-	r.Header.Set("X-Request-Id", "r-1")
-	f.do(r)
-	f.post(apipath.Evaluate, `{"path":"/nothing/at/all","ip":"192.0.2.9"}`)
-	for range 2 {
-		f.post(apipath.Evaluate, `{"path":"/shadow","ip":"192.0.2.9"}`)
-	}
-	type line struct {
-		allowed, shadow              bool
-		rule, client, reason         string
-		requestID, limited, degraded bool
-	}
-	var got []line
-	for _, d := range told {
-		got = append(got, line{
-			d.Decision.Allowed, d.Shadow, d.Rule, d.Claim.Key, string(d.Reason), d.RequestID == "r-1", d.Claim.Policy != nil, d.Decision.Degraded,
-		})
-		if d.RequestID == "" || d.At < stint.Instant(1_600_000_000_000_000) {
-			t.Errorf("%+v has no request ID, or no time", d)
-		}
-	}
-	want := []line{
-		{true, false, "policy/pair", "ann", "", false, true, false},
-		{false, false, "policy/pair", "ann", "limit", false, true, false},
-		{true, false, "algorithm/TOKEN_BUCKET", "bob", "", false, true, false},
-		{true, false, "algorithm/FIXED_WINDOW", "cyd", "", false, true, false},
-		{false, false, "banned", "192.0.2.9", "banned", true, false, false},
-		{true, false, "", "", "", false, false, false},
-		{true, false, "", "", "", false, false, false},
-		{true, true, "shadow", "*", "", false, true, false},
-		{true, false, "", "", "", false, false, false},
-		{false, true, "shadow", "*", "limit", false, true, false},
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("told of\n%+v\nwant\n%+v", got, want)
 	}
 }
 

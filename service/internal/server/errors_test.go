@@ -9,25 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/service/internal/server"
 )
-
-func TestBodyTooLarge(t *testing.T) {
-	f := newFixture(t, nil)
-	body := `{"key":"k"` + strings.Repeat(" ", 1<<20) + "}"
-	f.post(check, body).problem(413, "allowed: up to 1048576 bytes")
-	chunked := httptest.NewRequestWithContext(t.Context(), http.MethodPost, apipath.Settle, strings.NewReader(body))
-	chunked.ContentLength = -1
-	f.do(chunked).problem(413, "1048576")
-	most := `{"key":"k"` + strings.Repeat(" ", 1<<20-len(`{"key":"k"}`)) + "}"
-	if got := f.post(check, most); got.status != 200 {
-		t.Errorf("a body of 1 MiB: %d %s", got.status, got.body)
-	}
-}
 
 func TestPanic(t *testing.T) {
 	f := newFixture(t, nil)
@@ -53,17 +39,6 @@ func surviving(t *testing.T, mode failover.Mode) func(*server.Config) {
 		}
 		t.Cleanup(store.Close)
 		c.Store = store
-	}
-}
-
-// A store that finds fault with an operation is not away.
-func TestStoreFindsFault(t *testing.T) {
-	f := newFixture(t, nil)
-	f.store.fail(stint.Invalid("key", "k", "another"))
-	f.get(check+"?key=k").problem(400, `key is "k"; allowed: another`)
-	f.post(check, `[{"key":"k"}]`).problem(400, "element 0: key")
-	if f.log.lines() != 0 {
-		t.Errorf("the log:\n%s", f.log)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -72,47 +71,6 @@ func (r reply) evaluated(status int) api.EvaluateResponse {
 	return e
 }
 
-func TestSwapRules(t *testing.T) {
-	config, store, log := testConfig()
-	config.Rules = compile(t, ruleList())
-	s := must.Get(server.New(config))(t)
-	f := &fixture{t: t, store: store, log: log, Handler: s.Handler(), router: description(t)}
-	f.post(evaluate, `{"path":"/tokens"}`).evaluated(200)
-	f.post(evaluate, `{"path":"/cost/1"}`).evaluated(200)
-	list := slices.DeleteFunc(ruleList(), func(r rules.Rule) bool { return r.ID != "tokens" && r.ID != "free" })
-	list[0].Priority = 3
-	set, err := rules.Compile(append(list, rules.Rule{ID: "new", Scope: []string{rules.Global}, Banned: true, Match: rules.Match{Paths: []string{"/new"}}}),
-		rules.Options{Previous: config.Rules})
-	if err != nil {
-		t.Fatal(err)
-	}
-	changes := s.SwapRules(set)
-	if !slices.Equal(changes.Added, []string{"new"}) || !slices.Equal(changes.Changed, []string{list[0].ID}) || len(changes.Removed) != len(ruleList())-2 {
-		t.Errorf("changes %+v", changes)
-	}
-	f.post(evaluate, `{"path":"/new"}`).evaluated(429)
-	if e := f.post(evaluate, `{"path":"/tokens"}`).evaluated(200); e.Remaining != 8 {
-		t.Errorf("the state of a rule that stays: %+v", e)
-	}
-	text := f.get(apipath.Metrics).body
-	for line, want := range map[string]bool{
-		`rate_limiter_rules 3`: true,
-		`rate_limiter_rule_decisions_total{outcome="allowed",rule="tokens",set=""} 2`: true,
-		`rate_limiter_rule_decisions_total{outcome="banned",rule="new",set=""} 1`:     true,
-		`rule="cost"`: false,
-	} {
-		if strings.Contains(text, line) != want {
-			t.Errorf("the metrics have %q: %t, want %t", line, !want, want)
-		}
-	}
-	if changes := s.SwapRules(nil); len(changes.Removed) != 3 || len(changes.Added)+len(changes.Changed) != 0 {
-		t.Errorf("no rules: %+v", changes)
-	}
-	if e := f.post(evaluate, `{"path":"/new"}`).evaluated(200); len(e.Matched) != 0 {
-		t.Errorf("after all rules went: %+v", e)
-	}
-}
-
 // A rule that waits holds the call, also for longer than a body may take, and not for longer
 // than the server's answer may.
 func TestEvaluateWaits(t *testing.T) {
@@ -138,60 +96,6 @@ func TestEvaluateWaits(t *testing.T) {
 	if !held {
 		t.Error("the second request was not held")
 	}
-}
-
-func TestEvaluateDoesNotWaitForever(t *testing.T) {
-	f := newFixture(t, func(c *server.Config) { c.HTTP.WriteTimeout = 50 * time.Millisecond })
-	f.post(evaluate, `{"path":"/wait"}`).evaluated(200)
-	if e := f.post(evaluate, `{"path":"/wait"}`).evaluated(429); e.RetryAfterMicros != 100_000 {
-		t.Errorf("%+v", e)
-	}
-}
-
-// A rule that may hold requests for longer than the service can says so when it comes into
-// force, and with what it would not be cut short.
-func TestWaitsThatAreCutShort(t *testing.T) {
-	config, _, log := testConfig()
-	waiting := func(id string, maxWait time.Duration) rules.Rule {
-		return rules.Rule{
-			ID: id, Scope: []string{rules.Global}, Limits: []stint.Limit{stint.FixedWindow(1, time.Minute)},
-			OnExceed: rules.Wait, MaxWait: maxWait,
-		}
-	}
-	long := waiting("long", 25*time.Second)
-	config.Rules = compile(t, []rules.Rule{long, waiting("short", 20*time.Second)})
-	s := must.Get(server.New(config))(t)
-	expect := func(ids ...string) {
-		t.Helper()
-		var got []string
-		for line := range strings.Lines(log.String()) {
-			if _, rest, found := strings.Cut(line, "its max_wait"); found {
-				_, id, _ := strings.Cut(rest, " rule=")
-				id, _, _ = strings.Cut(id, " ")
-				got = append(got, id)
-			}
-		}
-		if !slices.Equal(got, ids) {
-			t.Errorf("warned of %v, want %v:\n%s", got, ids, log)
-		}
-	}
-	expect("long")
-	if want := "rule=long max_wait=25s bound=20s http.write_timeout=30s needed=35s\n"; !strings.Contains(log.String(), want) {
-		t.Errorf("the log is %q, want in it %q", log, want)
-	}
-	long.Priority = 1 // another wait does not come into force
-	off := waiting("off", time.Minute)
-	off.Disabled = true
-	s.SwapRules(compile(t, []rules.Rule{long, off}))
-	expect("long")
-	off.Disabled, long.MaxWait = false, 5*time.Minute
-	s.SwapRules(compile(t, []rules.Rule{long, off}))
-	expect("long", "long", "off")
-
-	config.HTTP.WriteTimeout = 35 * time.Second
-	config.Rules = compile(t, []rules.Rule{waiting("needed", 25*time.Second)})
-	must.Get(server.New(config))(t)
-	expect("long", "long", "off")
 }
 
 func TestEvaluateAllocates(t *testing.T) {

@@ -49,9 +49,11 @@ type store struct {
 func newStore() *store {
 	s := &store{}
 	s.now.Store(int64(start))
-	s.Store = memstore.New(memstore.Config{Now: func() time.Time { return time.UnixMicro(s.now.Load()) }})
+	s.Store = memstore.New(memstore.Config{Now: s.time})
 	return s
 }
+
+func (s *store) time() time.Time { return time.UnixMicro(s.now.Load()) }
 
 func (s *store) advance(d time.Duration) { s.now.Add(d.Microseconds()) }
 

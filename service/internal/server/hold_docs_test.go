@@ -2,14 +2,17 @@ package server_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/apipath"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/rules"
@@ -33,7 +36,7 @@ func TestHoldsDocs(t *testing.T) {
 	for _, c := range commands {
 		path, body := c[1], c[2]
 		if path == apipath.Reserve {
-			if held, _ = f.hold(path, body, http.StatusOK); !held.Allowed {
+			if f.post(path, body).is(http.StatusOK).into(&held); !held.Allowed {
 				t.Errorf("%s: %+v", c[0], held)
 			}
 			continue
@@ -43,7 +46,8 @@ func TestHoldsDocs(t *testing.T) {
 		if commit.TTL != "2m" || commit.ExpiresAt == 0 {
 			t.Errorf("%s: a late commit of a lost hold would not be charged", c[0])
 		}
-		if _, end := f.hold(path, body, http.StatusOK); end.Applied != -380 || end.ID != held.ID {
+		var end api.HoldEndResponse
+		if f.post(path, body).is(http.StatusOK).into(&end); end.Applied != -380 || end.ID != held.ID {
 			t.Errorf("%s: %+v", c[0], end)
 		}
 	}
@@ -77,4 +81,13 @@ func TestSettleDocs(t *testing.T) {
 			t.Errorf("%s: %d %s, want %s", step.body, got.status, got.body, step.says)
 		}
 	}
+}
+
+// A client may have 1,000 holds where nothing else is configured.
+func TestMostHoldsByDefault(t *testing.T) {
+	f := newFixture(t, func(c *server.Config) { c.Policies["many"] = []stint.Limit{stint.Concurrency(5000)} })
+	for i := range bounds.DefaultMaxHolds {
+		f.post(apipath.Reserve, fmt.Sprintf(`{"id":"%d","key":"k","policy":"many"}`, i)).is(http.StatusOK)
+	}
+	f.post(apipath.Reserve, `{"id":"one-more","key":"k","policy":"many"}`).is(http.StatusTooManyRequests)
 }

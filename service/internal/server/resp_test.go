@@ -79,11 +79,11 @@ type addressed struct{ net.Conn }
 
 func (addressed) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 9} }
 
-// say sends commands, each a line of words, at once.
+// say sends commands, each a line of words as a shell takes them, at once.
 func (c *talk) say(lines ...string) {
 	var text strings.Builder
 	for _, line := range lines {
-		text.WriteString(testredis.Command(strings.Fields(line)...))
+		text.WriteString(testredis.Command(words(line)...))
 	}
 	if _, err := io.WriteString(c, text.String()); err != nil {
 		c.t.Error(err)

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -19,7 +20,11 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/apipath"
+	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/memstore"
+	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
@@ -34,15 +39,20 @@ var rewrite = flag.Bool("rewrite", false, "write what the service answers into t
 //	    api: {open: false}         rules or api those of testConfig, and open to all
 //	service filled                 its rules can be edited, and are those of ruleList
 //	service remote                 the Redis protocol is asked from another machine
+//	service shared                 ... and the store is not this process's own
+//	service file                   its rules are from a file, and nothing follows them
+//	service observed               what observers are told is told behind each answer
 //	service again                  a new service by the settings of the last one, with those below in their place
 //	GET /api/v1/rate-limit/check?key=k
 //	POST /api/v1/rate-limit/check {"key":"k"}
 //	  X-Cost: 3                    a field of the request; peer is where it comes from, and a line such as
 //	  traefik GET /login           all that this proxy sends of a request that it asks about; nginx likewise
+//	  Origin: http://ADMIN         where the admin listener is
 //	admin PUT /api/v1/rules []     a request to the admin listener
 //	> CL.THROTTLE k 1 1 1          a command of the Redis protocol; several in a row are sent at once
+//	rules [{"id":"a", ...}]        these rules come into force, or none; which are added, changed and removed
 //	+1.5s                          the store's clock goes on
-//	store unreachable              every call of the store fails from here on: unreachable, overloaded, or with that text
+//	store unreachable              every call of the store fails from here on: unreachable, overloaded, faulty, or that text
 //	store answers                  ... no more; with on_store_failure among the settings, package failover decides
 //	metrics rate_limiter_holds     the lines of the metrics that begin so and are not 0
 //	    200 {"allowed":true, ...}
@@ -84,6 +94,8 @@ type transcript struct {
 	admin    *adminFixture // nil without a request to it
 	redis    *talk         // nil before the first command
 	remote   bool          // whether its client is on another machine
+	rules    *rules.Set    // those in force, if no request edited them
+	told     []string      // what observers are told
 	away     bool          // whether a failure policy may decide, by a clock of its own
 	logged   int           // how much of the log has been told
 	tags     []string      // the entity tags, by their numbers
@@ -129,13 +141,17 @@ func (s *transcript) step() {
 		got = s.talk(said)
 	case word == "metrics":
 		got = s.metrics(rest)
+	case word == "rules":
+		got = s.swap(rest)
 	case word == "store":
-		s.service.store.fail(map[string]error{
+		err, known := map[string]error{
 			"answers": nil, "unreachable": stint.ErrUnavailable, "overloaded": stint.ErrOverloaded,
-		}[rest])
-		if !slices.Contains([]string{"answers", "unreachable", "overloaded"}, rest) {
-			s.service.store.fail(errors.New(rest))
+			"faulty": stint.Invalid("key", "k", "another"),
+		}[rest]
+		if !known {
+			err = errors.New(rest)
 		}
+		s.service.store.fail(err)
 	case line[0] == '+':
 		d, err := time.ParseDuration(line[1:])
 		if err != nil {
@@ -149,7 +165,8 @@ func (s *transcript) step() {
 			fields = append(fields, s.lines[s.at][2:])
 			s.at++
 		}
-		got = s.ask(line, fields)
+		got = append(s.ask(line, fields), s.told...)
+		s.told = nil
 	}
 	if all := s.service.log.String(); len(all) > s.logged {
 		for logged := range strings.Lines(all[s.logged:]) {
@@ -205,7 +222,14 @@ func (s *transcript) start(kind, settings string) {
 	change := func(c *server.Config) {
 		own := c.Settings
 		c.Settings = loaded
-		c.Listen, c.AdminListen, c.Drain, c.MetricsAge, c.InProcess = own.Listen, own.AdminListen, own.Drain, -1, true
+		c.Listen, c.AdminListen, c.Drain, c.MetricsAge = own.Listen, own.AdminListen, own.Drain, -1
+		c.InProcess = !strings.HasSuffix(kind, "shared")
+		if kept := c.Store.(*store); loaded.Store.MaxHolds < bounds.DefaultMaxHolds {
+			kept.Store = memstore.New(memstore.Config{Now: kept.time, MaxHolds: loaded.Store.MaxHolds})
+		}
+		if strings.HasSuffix(kind, "observed") {
+			c.Observers = []stint.Observer{s.observe}
+		}
 		if !given("policies") {
 			c.Policies = own.Policies
 		}
@@ -217,6 +241,7 @@ func (s *transcript) start(kind, settings string) {
 		if given("rules") {
 			c.Rules = compile(s.t, loaded.Rules)
 		}
+		s.rules = c.Rules
 		if c.Config = c.WithDefaults(); s.away {
 			surviving(s.t, c.OnStoreFailure)(c)
 		}
@@ -225,7 +250,15 @@ func (s *transcript) start(kind, settings string) {
 		if strings.HasPrefix(line, "service") {
 			break
 		}
-		if strings.HasPrefix(line, "admin ") {
+		if strings.HasPrefix(line, "admin ") && kind == "file" {
+			s.admin = &adminFixture{running: run(s.t, func(c *server.Config) {
+				change(c)
+				c.AdminListen, c.RulesPlace = "127.0.0.1:0", "the file /etc/stint/rules.yaml"
+			})}
+			s.service = fixtureOf(s.t, s.admin.server, s.admin.store, s.admin.log)
+			s.logged = len(s.service.log.String())
+			return
+		} else if strings.HasPrefix(line, "admin ") {
 			s.admin = newAdminFixture(s.t, rulestore.NewMemory(), change)
 			s.service = fixtureOf(s.t, s.admin.server, s.admin.store, s.admin.log)
 			if kind == "filled" {
@@ -239,6 +272,31 @@ func (s *transcript) start(kind, settings string) {
 		}
 	}
 	s.service = newFixture(s.t, change)
+}
+
+// swap puts rules in force.
+func (s *transcript) swap(text string) []string {
+	var set *rules.Set
+	if text != "none" {
+		list, _ := must.Two(rulefile.Parse("rules", []byte(text)))(s.t)
+		set = must.Get(rules.Compile(list, rules.Options{Previous: s.rules}))(s.t)
+	}
+	s.rules = set
+	c := s.service.server.SwapRules(set)
+	return []string{fmt.Sprintf("added %v, changed %v, removed %v", c.Added, c.Changed, c.Removed)}
+}
+
+// observe notes what an observer is told.
+func (s *transcript) observe(_ context.Context, e *stint.Event) {
+	if e.RequestID == "" || e.At < start-stint.Instant(time.Hour/time.Microsecond) {
+		s.t.Errorf("%+v has no request ID, or no time", e)
+	}
+	id := e.RequestID
+	if len(id) >= 15 {
+		id = "of its own"
+	}
+	s.told = append(s.told, fmt.Sprintf("told: rule %q, key %q, limited %t, allowed %t, shadow %t, degraded %t, reason %q, request %s",
+		e.Rule, e.Claim.Key, e.Claim.Policy != nil, e.Decision.Allowed, e.Shadow, e.Decision.Degraded, e.Reason, id))
 }
 
 // defaults are the fields of an answer that are not told when they are so.
@@ -259,6 +317,7 @@ func (s *transcript) ask(line string, fields []string) []string {
 	var got reply
 	if toAdmin {
 		for i, field := range fields {
+			field = strings.ReplaceAll(field, "ADMIN", s.admin.server.AdminAddr().String())
 			fields[i] = tagNames.ReplaceAllStringFunc(field, func(name string) string {
 				n, _ := strconv.Atoi(name[3:])
 				return s.tags[n-1]

@@ -123,65 +123,6 @@ func FuzzScript(f *testing.F) {
 	})
 }
 
-// Scripts are answered as CL.THROTTLE, in the order of the commands beside them, and in transactions.
-func TestScripts(t *testing.T) {
-	t.Parallel()
-	config := fakeConfig(t, io.Discard, false, true)
-	ask := func(lines ...[]string) string {
-		var text strings.Builder
-		for _, line := range lines {
-			text.WriteString(command(line...))
-		}
-		return strings.TrimSuffix(converse(t, config, text.String()), "+OK\r\n")
-	}
-	five := func(numbers ...int) string {
-		text := "*5\r\n"
-		for _, n := range numbers {
-			text += fmt.Sprintf(":%d\r\n", n)
-		}
-		return text
-	}
-	sum := digest(oneLine)
-	for _, test := range []struct {
-		name string
-		said [][]string
-		want string
-	}{
-		{"by EVAL", [][]string{{"EVAL", oneLine, "1", "a", "4", "1", "3600", "2"}, {"CL.THROTTLE", "a", "4", "1", "3600"}}, five(0, 5, 3, -1, 7200) + five(0, 5, 2, -1, 10800)},
-		{"by EVALSHA", [][]string{
-			{"EVALSHA", sum, "1", "b", "4", "1", "3600", "1"},
-			{"EVAL", oneLine, "1", "b", "4", "1", "3600", "1"},
-			{"EVALSHA", strings.ToUpper(sum), "1", "b", "4", "1", "3600", "4"},
-			{"EVALSHA", sum, "1", "b", "4", "1", "3600", "1"},
-		}, "-NOSCRIPT No matching script. Please use EVAL.\r\n" + five(0, 5, 4, -1, 3600) + five(0, 5, 0, -1, 18000) + five(1, 5, 0, 3600, 18000)},
-		{"between others", [][]string{
-			{"PING"},
-			{"EVAL", oneLine + "[1]", "1", "c", "4", "1", "3600", "1"},
-			{"EVAL", "return {" + oneLine[len("return "):] + "}", "1", "c", "4", "1", "3600", "0"},
-			{"EVAL", "return {" + oneLine[len("return "):] + "[5]}", "1", "c", "4", "1", "3600", "1"},
-			{"EVAL", oneLine + "[3]", "1", "c", "4", "1", "3600", "x"},
-			{"PING"},
-		}, "+PONG\r\n:0\r\n*1\r\n" + five(0, 5, 4, -1, 3600) + "*1\r\n:7200\r\n" + "-ERR stint: quantity is \"x\"; allowed: an integer from 0 to 1000000000\r\n+PONG\r\n"},
-		{"in a transaction", [][]string{
-			{"MULTI"}, {"SCRIPT", "LOAD", oneLine}, {"EVALSHA", sum, "1", "d", "4", "1", "3600", "1"}, {"EXEC"},
-		}, "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n$40\r\n" + sum + "\r\n" + five(0, 5, 4, -1, 3600)},
-		{"with keys alone", [][]string{{"EVAL", "return redis.call('CL.THROTTLE', KEYS[1], KEYS[2], 1, KEYS[3])", "3", "e", "4", "3600"}}, five(0, 5, 4, -1, 3600)},
-		{"load, forget", [][]string{
-			{"SCRIPT", "LOAD", oneLine}, {"SCRIPT", "EXISTS", sum, strings.ToUpper(sum), digest(""), "no"}, {"SCRIPT", "FLUSH", "async"}, {"SCRIPT", "EXISTS", sum}, {"SCRIPT", "FLUSH", "now"},
-		}, "$40\r\n" + sum + "\r\n*4\r\n:1\r\n:1\r\n:0\r\n:0\r\n+OK\r\n*1\r\n:0\r\n-ERR unknown subcommand or wrong number of arguments for 'FLUSH'; allowed: EXISTS, FLUSH, LOAD\r\n"},
-		{"other scripts", [][]string{{"EVAL", "return redis.call('GET', KEYS[1])", "1", "k"}, {"SCRIPT", "LOAD", "return 1"}, {"SCRIPT", "KILL"}}, "-ERR stint: script is \"return redis.call('GET', KEYS[1])\"; allowed: return redis.call('CL.THROTTLE', KEYS[1], "},
-		{"a long one", [][]string{{"EVAL", oneLine + strings.Repeat(" ", 1<<10-len(oneLine)+1), "1", "k"}}, "-ERR stint: script is \"return redis.call('CL.THROTTLE', KEYS[1], ARGV[1], ARGV[2], ARGV\"; "},
-		{"numbers of keys", [][]string{{"EVAL", oneLine, "x"}}, "-ERR stint: numkeys is \"x\"; allowed: "},
-		{"more keys than words", [][]string{{"EVAL", oneLine, "2", "k"}}, "-ERR stint: numkeys is \"2\"; allowed: "},
-		{"no key", [][]string{{"EVAL", oneLine, "0", "k"}}, "-ERR stint: KEYS is \"0 values\"; allowed: at least 1"},
-		{"no argument", [][]string{{"EVAL", oneLine, "1", "k", "1", "2", "3"}}, "-ERR stint: ARGV is \"3 values\"; allowed: at least 4"},
-	} {
-		if got := ask(test.said...); !strings.HasPrefix(got, test.want) {
-			t.Errorf("%s:\n%q, want\n%q", test.name, got, test.want)
-		}
-	}
-}
-
 // A hundred loaded scripts stay. Those of EVAL are forgotten when there are a hundred of them, and are sent again.
 func TestManyScripts(t *testing.T) {
 	t.Parallel()
@@ -212,40 +153,5 @@ func TestManyScripts(t *testing.T) {
 	}
 	if want := "$40\r\n" + digest(script(0)) + "\r\n*5\r\n:0\r\n:10\r\n:9\r\n:-1\r\n:3600\r\n+OK\r\n"; !strings.HasSuffix(answers, want) {
 		t.Errorf("a loaded script is answered %q", answers[max(0, len(answers)-100):])
-	}
-}
-
-// Each database has keys of its own, for each command of keys; a connection begins in the first, and RESET leads back.
-func TestDatabases(t *testing.T) {
-	t.Parallel()
-	for _, inProcess := range []bool{true, false} {
-		took := []string{"CL.THROTTLE", "k", "9", "1", "3600"}
-		var text strings.Builder
-		for _, line := range [][]string{
-			took,
-			{"SELECT", "15"},
-			{"EXISTS", "k"},
-			{"TTL", "k"},
-			took, took,
-			{"EVAL", oneLine + "[3]", "1", "k", "9", "1", "3600", "1"},
-			{"TTL", "k"},
-			{"SELECT", "1"},
-			{"DEL", "k"},
-			{"SELECT", "16"},
-			{"EXISTS", "k"},
-			{"RESET"},
-			{"TTL", "k"},
-			{"DEL", "k"},
-			{"SELECT", "15"},
-			{"EXISTS", "k"},
-		} {
-			text.WriteString(command(line...))
-		}
-		const want = "*5 :0 :10 :9 :-1 :3600 +OK :0 :-2 *5 :0 :10 :9 :-1 :3600 *5 :0 :10 :8 :-1 :7200 :7 :10800 " +
-			"+OK :0 -ERR DB index is out of range :0 +RESET :3600 :1 +OK :1 +OK"
-		answers := converse(t, fakeConfig(t, io.Discard, false, inProcess), text.String())
-		if got := strings.Join(strings.Fields(answers), " "); got != want {
-			t.Errorf("in the process: %v\n got %s\nwant %s", inProcess, got, want)
-		}
 	}
 }
