@@ -13,15 +13,16 @@ import (
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
 )
 
-// A wrong store answers with an error, once it has one.
+// A wrong store answers with an error, once it has one, and keeps only revisions from first on.
 type wrong struct {
 	rulestore.Store
-	err atomic.Pointer[error]
-	put atomic.Pointer[error]
+	err, put atomic.Pointer[error]
+	first    atomic.Int64
 }
 
 func (w *wrong) Put(ctx context.Context, expected rulestore.ID, next *rulestore.Revision) error {
@@ -41,6 +42,8 @@ func (w *wrong) Head(ctx context.Context) (rulestore.ID, error) {
 func (w *wrong) Load(ctx context.Context, number int64) (rulestore.Revision, error) {
 	if err := w.err.Load(); err != nil {
 		return rulestore.Revision{}, *err
+	} else if number > 0 && number < w.first.Load() {
+		return rulestore.Revision{}, rulestore.ErrNotKept
 	}
 	return w.Store.Load(ctx, number)
 }
@@ -50,6 +53,13 @@ func (w *wrong) History(ctx context.Context, before int64, n int) ([]rulestore.I
 		return nil, *err
 	}
 	return w.Store.History(ctx, before, n)
+}
+
+// newWrongFixture runs a server on rules of a store, which it does not follow.
+func newWrongFixture(t *testing.T, kept rulestore.Store) *adminFixture {
+	t.Helper()
+	r := must.Get(rulestore.NewManager(kept, rulestore.Options{}))(t)
+	return &adminFixture{manager: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Manager = "127.0.0.1:0", r })}
 }
 
 // What is wrong inside is not told as the caller's mistake, and stands in the log.
@@ -68,8 +78,7 @@ func TestWhatIsWrongInsideIsLogged(t *testing.T) {
 		{context.DeadlineExceeded, 503, "the rules could not be read in time", "failed", "deadline exceeded"},
 	} {
 		kept := &wrong{Store: rulestore.NewMemory()}
-		r := must.Get(rulestore.NewManager(kept, rulestore.Options{}))(t)
-		d := &adminFixture{manager: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Manager = "127.0.0.1:0", r })}
+		d := newWrongFixture(t, kept)
 		d.ask("PUT", "/api/v1/rules/a", `{"scope":"global","unlimited":true}`).is(201)
 		kept.err.Store(&test.err)
 		for _, call := range [][2]string{
@@ -95,7 +104,12 @@ func TestWhatIsWrongInsideIsLogged(t *testing.T) {
 			if call[0] != "GET" && (!strings.Contains(line, "outcome="+test.outcome+" ") || strings.Count(line, "\n") != 1) {
 				t.Errorf("%v of %v is recorded as %q, want outcome %s", call, test.err, line, test.outcome)
 			}
+			if call[0] == "DELETE" && test.detail == "the rules could not be read" {
+				got.problem(503, "nothing was changed")
+			}
 		}
+		kept.err.Store(nil)
+		d.ask("GET", "/api/v1/rules/a", "").is(200)
 	}
 }
 
@@ -123,8 +137,7 @@ func TestEditsThatFailAreLogged(t *testing.T) {
 		},
 	} {
 		kept := &wrong{Store: rulestore.NewMemory()}
-		r := must.Get(rulestore.NewManager(kept, rulestore.Options{}))(t)
-		d := &adminFixture{manager: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Manager = "127.0.0.1:0", r })}
+		d := newWrongFixture(t, kept)
 		kept.put.Store(&test.err)
 		got := d.ask("PUT", "/api/v1/rules/a", `{"scope":"global","unlimited":true}`)
 		got.problem(503, strings.Trim(test.detail, `"`))
@@ -141,8 +154,7 @@ func TestEditsThatFailAreLogged(t *testing.T) {
 // Repeated requests for rules that can't be read do not fill the log.
 func TestAbsenceDoesNotFillTheLog(t *testing.T) {
 	kept := &wrong{Store: rulestore.NewMemory()}
-	r := must.Get(rulestore.NewManager(kept, rulestore.Options{}))(t)
-	d := &adminFixture{manager: r, running: run(t, func(c *server.Config) { c.AdminListen, c.Manager = "127.0.0.1:0", r })}
+	d := newWrongFixture(t, kept)
 	away := stint.ErrUnavailable
 	kept.err.Store(&away)
 	begun := time.Now()
@@ -172,5 +184,28 @@ func TestDetailsAreClipped(t *testing.T) {
 	got.problem(400, "body.json:1:2: ")
 	if !strings.Contains(got.body, `éé…\" is not a name in the rule; allowed: id, `) || len(got.body) > 1<<10 {
 		t.Errorf("one long fault is told in %d bytes: %.1000s", len(got.body), got.body)
+	}
+}
+
+func TestRevisionsThatAreNotKept(t *testing.T) {
+	kept := &wrong{Store: rulestore.NewMemory()}
+	d := newAdminFixture(t, kept, nil)
+	for i := range 60 {
+		d.ask("PUT", "/api/v1/rules/a", fmt.Sprintf(`{"priority":%d,"scope":"global","unlimited":true}`, i+1)).is(map[bool]int{true: 201, false: 200}[i == 0])
+	}
+	var list adminapi.RuleRevisionList
+	d.ask("GET", "/api/v1/rule-revisions?limit=60", "").is(200).into(&list) // more than are read at a time
+	if len(list.Revisions) != 60 || list.Revisions[59].Revision != 1 || list.Next != 0 {
+		t.Errorf("%d revisions, then %d", len(list.Revisions), list.Next)
+	}
+	kept.first.Store(3)
+	d.ask("GET", "/api/v1/rule-revisions/2", "").problem(410, "revision 2, or the revision that it is compared with, is no longer kept")
+	d.ask("GET", "/api/v1/rule-revisions/0", "").problem(404, "no revision 0")
+	d.ask("POST", "/api/v1/rule-revisions/1/rollback", "").problem(410)
+	d.ask("GET", "/api/v1/rule-revisions/3", "").problem(410, "that it is compared with")
+	d.ask("GET", "/api/v1/rule-revisions/3?since=0", "").is(200)
+	d.ask("POST", "/api/v1/rule-revisions/3/rollback", "").is(200)
+	if got := d.ask("GET", "/api/v1/rules/a", "").body; !strings.Contains(got, `"priority":3`) {
+		t.Errorf("rolled back to %s", got)
 	}
 }

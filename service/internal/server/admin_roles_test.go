@@ -95,23 +95,3 @@ func TestAdminRoles(t *testing.T) {
 	}
 	d.ask("DELETE", "/api/v1/rules/login", "").is(204)
 }
-
-func TestAdminTokensAreChecked(t *testing.T) {
-	for want, token := range map[string]server.AdminToken{
-		"a token of 7 bytes":         {Token: "s p a c"},
-		"a token with role 7":        {Token: "abc", Role: 7},
-		"a token's name of 65 bytes": {Token: "abc", Name: strings.Repeat("n", 65)},
-		"a token's name of 2 bytes":  {Token: "abc", Name: "a\n"},
-	} {
-		config, _, _ := testConfig()
-		config.Admin.Tokens = []server.AdminToken{token}
-		if _, err := server.New(config); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), token.Token) {
-			t.Errorf("%v; want %s", err, want)
-		}
-	}
-	config, _, _ := testConfig()
-	config.Admin.Tokens = []server.AdminToken{{Token: "abc"}, {Token: "abc", Role: server.RoleWrite}}
-	if _, err := server.New(config); err == nil || !strings.Contains(err.Error(), "there twice") {
-		t.Errorf("a token with two roles: %v", err)
-	}
-}

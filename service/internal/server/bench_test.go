@@ -65,28 +65,6 @@ func BenchmarkCheck(b *testing.B) {
 	}
 }
 
-func BenchmarkCheckParallel(b *testing.B) {
-	service := liveService(b)
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		w := &discard{header: http.Header{}}
-		r := httptest.NewRequestWithContext(b.Context(), http.MethodGet, check+"?key=user:123&algorithm=SLIDING_WINDOW_COUNTER", nil)
-		for pb.Next() {
-			serve(service, w, r)
-		}
-	})
-}
-
-func BenchmarkBadKey(b *testing.B) {
-	service := liveService(b)
-	w := &discard{header: http.Header{}}
-	r := httptest.NewRequestWithContext(b.Context(), http.MethodGet, check+"?key=", nil)
-	b.ReportAllocs()
-	for b.Loop() {
-		serve(service, w, r)
-	}
-}
-
 // A check allocates the text of its header values and the array that holds them,
 // and nothing else.
 func TestCheckAllocates(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -235,47 +234,27 @@ func (d redisDriver) told(words []string) said {
 		code, _, _ := strings.Cut(answer.Text, " ")
 		return said{"verdict": map[string]string{"ERR": "invalid", "UNAVAILABLE": "unavailable"}[code]}
 	}
-	var e api.EvaluateResponse
+	members := map[string]any{}
 	for pair := range slices.Chunk(answer.Items, 2) {
-		value := pair[1]
-		n, _ := strconv.ParseInt(value.Text, 10, 64) // of a number
-		switch pair[0].Text {
-		case "allowed":
-			e.Allowed = n == 1
-		case "limit":
-			e.Limit = n
-		case "remaining":
-			e.Remaining = n
-		case "resetAfterMicros":
-			e.ResetAfterMicros = n
-		case "retryAfterMicros":
-			e.RetryAfterMicros = n
-		case "delayMicros":
-			e.DelayMicros = n
-		case "algorithm":
-			e.Algorithm = value.Text
-		case "reason":
-			e.Reason = value.Text
-		case "limitName":
-			e.LimitName = value.Text
-		case "rule":
-			e.Rule = value.Text
-		case "class":
-			e.Class = value.Text
-		case "via":
-			e.Via = value.Text
-		case "missing":
-			e.Missing = value.Words()
-		case "matched":
-			e.Matched = value.Words()
-		case "shadowed":
-			e.Shadowed = value.Words()
+		switch name, value := pair[0].Text, pair[1]; name {
+		case "allowed", "degraded":
+			members[name] = value.Text == "1"
+		case "missing", "matched", "shadowed":
+			members[name] = value.Words()
 		case "exceeded":
+			list := []api.Exceeded{}
 			for _, id := range value.Words() {
-				e.Exceeded = append(e.Exceeded, api.Exceeded{Rule: id})
+				list = append(list, api.Exceeded{Rule: id})
+			}
+			members[name] = list
+		default:
+			if members[name] = value.Text; value.Kind == ':' {
+				members[name] = json.Number(value.Text)
 			}
 		}
 	}
+	var e api.EvaluateResponse
+	must.Do(d.t, json.Unmarshal(must.Get(json.Marshal(members))(d.t), &e))
 	return told(&e)
 }
 

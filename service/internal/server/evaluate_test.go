@@ -2,8 +2,8 @@ package server_test
 
 import (
 	"context"
+	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -71,31 +71,57 @@ func (r reply) evaluated(status int) api.EvaluateResponse {
 	return e
 }
 
-// A rule that waits holds the call, also for longer than a body may take, and not for longer
-// than the server's answer may.
-func TestEvaluateWaits(t *testing.T) {
-	r := run(t, func(c *server.Config) { c.HTTP.BodyTimeout = 10 * time.Millisecond })
-	var held bool
-	r.store.enter = func(context.Context) {
-		if r.store.calls.Load() == 3 { // of the second request
-			held = true
-			r.store.advance(100 * time.Millisecond)
-		}
+// A rule that waits holds the call, also for longer than a body may take, and it is counted once.
+func TestWaits(t *testing.T) {
+	for name, ask := range map[string]func(*running){
+		"evaluate": func(r *running) {
+			request := r.request(http.MethodPost, r.server.Addr().String(), evaluate)
+			body := `{"path":"/wait"}`
+			request.Body, request.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+			if e := r.send(request).evaluated(200); e.Rule != "wait" || e.RetryAfterSeconds != 0 {
+				r.t.Errorf("%+v", e)
+			}
+		},
+		"forward-auth": func(r *running) {
+			request := r.request(http.MethodGet, r.server.Addr().String(), apipath.ForwardAuth)
+			request.Header = traefik("GET", "/wait")
+			r.send(request).answered(200)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := run(t, func(c *server.Config) {
+				behindProxies(c)
+				c.HTTP.BodyTimeout = 10 * time.Millisecond
+			})
+			r.store.enter = func(context.Context) {
+				if r.store.calls.Load() == 3 { // the second try of the second request
+					r.store.advance(100 * time.Millisecond)
+				}
+			}
+			ask(r)
+			ask(r)
+			if n := r.store.calls.Load(); n != 3 {
+				t.Errorf("two requests, one of which is held, asked the store %d times, want 3", n)
+			}
+			text := r.get(apipath.Metrics).body
+			for _, line := range []string{
+				`rate_limiter_rule_decisions_total{outcome="allowed",rule="wait",set=""} 2`,
+				`rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="true"} 2`,
+			} {
+				if !strings.Contains(text, line+"\n") {
+					t.Errorf("the metrics lack %q", line)
+				}
+			}
+		})
 	}
-	post := func(path string) reply {
-		request := r.request(http.MethodPost, r.server.Addr().String(), evaluate)
-		body := `{"path":"` + path + `"}`
-		request.Body, request.ContentLength = httptest.NewRequestWithContext(t.Context(), "POST", "/", strings.NewReader(body)).Body, int64(len(body))
-		return r.send(request)
-	}
-	for i := range 2 {
-		if e := post("/wait").evaluated(200); e.Rule != "wait" || e.RetryAfterSeconds != 0 {
-			t.Errorf("request %d: %+v", i, e)
-		}
-	}
-	if !held {
-		t.Error("the second request was not held")
-	}
+}
+
+// A proxy that is not trusted may not ask, on this machine either.
+func TestForwardAuthOverHTTP(t *testing.T) {
+	r := run(t, nil)
+	request := r.request(http.MethodGet, r.server.Addr().String(), apipath.ForwardAuth)
+	request.Header = traefik("GET", "/free")
+	r.send(request).problem(403, "trusted_proxies")
 }
 
 func TestEvaluateAllocates(t *testing.T) {

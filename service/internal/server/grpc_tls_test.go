@@ -91,33 +91,6 @@ func TestGRPCMutualTLS(t *testing.T) {
 		}
 		refuses(t, r.dial(secured(trusting(t, a, nil, ""))), "")
 		refuses(t, r.dial(secured(trusting(t, a, other, "envoy"))), "")
-		r.connections(len(want))
-	}
-}
-
-// What the files of gRPC's TLS lack is named by its section.
-func TestGRPCTLSFaults(t *testing.T) {
-	a := testredis.NewAuthority(t)
-	cert, key := a.Issue(t, "grpc")
-	_, wrong := a.Issue(t, "wrong")
-	for _, test := range []struct {
-		files server.TLS
-		want  string
-	}{
-		{server.TLS{CertFile: cert}, "grpc_tls.key_file"},
-		{server.TLS{KeyFile: key}, "grpc_tls.cert_file"},
-		{server.TLS{CertFile: cert, KeyFile: wrong}, "grpc_tls.cert_file"},
-		{server.TLS{CertFile: cert, KeyFile: key, ClientCAFile: key}, "grpc_tls.client_ca_file"},
-		{server.TLS{CertFile: cert + ".none", KeyFile: key}, "grpc_tls.cert_file"},
-	} {
-		config, _, _ := testConfig()
-		config.Listen, config.GRPCListen, config.GRPCTLS.TLS = "127.0.0.1:0", "127.0.0.1:0", test.files
-		s, err := server.New(config)
-		if err == nil {
-			err = s.Run(t.Context())
-		}
-		if err == nil || !strings.Contains(err.Error(), test.want+" is") {
-			t.Errorf("%+v: %v, want %s", test.files, err, test.want)
-		}
+		r.connections("grpc", len(want))
 	}
 }

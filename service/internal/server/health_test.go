@@ -170,12 +170,3 @@ func TestScrapesAreWhole(t *testing.T) {
 		t.Errorf("after a request for one metric the next one is told %d bytes: %.80q", len(got.body), got.body)
 	}
 }
-
-func TestCollectorsMayNotClash(t *testing.T) {
-	config, _, _ := testConfig()
-	one := prometheus.NewCounter(prometheus.CounterOpts{Name: "one_total", Help: "One."})
-	config.Collectors = []prometheus.Collector{one, one}
-	if _, err := server.New(config); err == nil {
-		t.Error("New takes a collector twice")
-	}
-}

@@ -3,14 +3,12 @@ package server_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/stint-go/stint/internal/apipath"
-	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/rest"
 	"github.com/stint-go/stint/service/internal/server"
@@ -67,24 +65,6 @@ func TestHealthDetails(t *testing.T) {
 	store, rules := health.Components["store"], health.Components["rules"]
 	if _, known := store.Details["latencyMicros"]; !known || store.Details["on_store_failure"] != "open" || rules.Details["rules"] != 3.0 || rules.Status != rest.StatusUp {
 		t.Errorf("%+v", health)
-	}
-}
-
-// A port that another program has is named with its flag.
-func TestPortInUse(t *testing.T) {
-	other := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
-	defer func() { _ = other.Close() }()
-	for flag, set := range map[string]func(*server.Config, string){
-		"--listen":       func(c *server.Config, address string) { c.Listen = address },
-		"--admin-listen": func(c *server.Config, address string) { c.AdminListen = address },
-	} {
-		config, _, _ := testConfig()
-		config.Listen = "127.0.0.1:0"
-		set(&config, other.Addr().String())
-		s := must.Get(server.New(config))(t)
-		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "another program listens on "+other.Addr().String()) || !strings.Contains(err.Error(), "with "+flag+",") {
-			t.Errorf("%s: %v", flag, err)
-		}
 	}
 }
 

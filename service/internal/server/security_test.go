@@ -11,7 +11,6 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/apipath"
-	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/server"
 )
@@ -158,10 +157,7 @@ func TestAdminTokens(t *testing.T) {
 
 func TestAdminForOthersNeedsTokens(t *testing.T) {
 	for _, listen := range []string{"0.0.0.0:0", ":0"} {
-		config, _, log := testConfig()
-		config.Listen, config.AdminListen = "127.0.0.1:0", listen
-		s := must.Get(server.New(config))(t)
-		err := s.Run(t.Context())
+		s, log, err := startFails(t, func(c *server.Config) { c.AdminListen = listen })
 		if !errors.Is(err, stint.ErrInvalid) || !strings.Contains(err.Error(), `admin_listen: admin.tokens_file is ""; allowed: a file of tokens, since others than this machine reach `) {
 			t.Errorf("%s: Run = %v", listen, err)
 		}

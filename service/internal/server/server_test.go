@@ -8,10 +8,12 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/apipath"
@@ -76,6 +78,22 @@ func runOn(t *testing.T, ln *pipeListener, change func(*server.Config)) *running
 		t.Fatalf("Run: %v", err)
 	}
 	return r
+}
+
+// startFails makes and runs a server that can't start, and returns why.
+func startFails(t *testing.T, change func(*server.Config)) (*server.Server, *logBuffer, error) {
+	t.Helper()
+	config, _, log := testConfig()
+	config.Listen = "127.0.0.1:0"
+	change(&config)
+	s, err := server.New(config)
+	if err == nil {
+		err = s.Run(t.Context())
+	}
+	if err == nil {
+		t.Fatal("the server starts")
+	}
+	return s, log, err
 }
 
 // end waits until Run has returned and returns its error.
@@ -229,21 +247,30 @@ func eventually(t *testing.T, holds func() bool) {
 	}
 }
 
+// An address that another program has, or that can't be listened on, is named with its setting and its flag.
 func TestListenFails(t *testing.T) {
-	r := run(t, nil)
-	taken := r.server.Addr().String()
-	for param, change := range map[string]func(*server.Config){
-		"listen":       func(c *server.Config) { c.Listen = taken },
-		"admin_listen": func(c *server.Config) { c.Listen, c.AdminListen = "127.0.0.1:0", taken },
+	taken := run(t, nil).server.Addr().String()
+	another := "another program listens on " + taken
+	for _, test := range []struct {
+		change func(*server.Config)
+		says   []string
+	}{
+		{func(c *server.Config) { c.Listen = taken }, []string{"listen", another, "with --listen,"}},
+		{func(c *server.Config) { c.AdminListen = taken }, []string{"admin_listen", another, "with --admin-listen,"}},
+		{func(c *server.Config) { c.GRPCListen = taken }, []string{"grpc_listen", another}},
+		{
+			func(c *server.Config) { c.GRPCListen = "unix:" + filepath.Join(t.TempDir(), "none", "socket") },
+			[]string{"grpc_listen", "unix: and the path of a socket that is not there yet"},
+		},
 	} {
-		config, _, _ := testConfig()
-		change(&config)
-		s := must.Get(server.New(config))(t)
-		if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), param) || !strings.Contains(err.Error(), taken) {
-			t.Errorf("%s on a taken address: %v", param, err)
+		s, _, err := startFails(t, test.change)
+		for _, want := range test.says {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q", err, want)
+			}
 		}
 		if s.Addr() != nil {
-			t.Error("a server that could not listen has an address")
+			t.Errorf("%v, and the server has an address", err)
 		}
 	}
 }
@@ -311,49 +338,6 @@ func TestSpoofedAddresses(t *testing.T) {
 	}
 }
 
-// A body that never comes holds no connection, whether it is read or not.
-func TestSlowBody(t *testing.T) {
-	r := run(t, func(c *server.Config) { c.HTTP.BodyTimeout = time.Millisecond })
-	for path, status := range map[string]string{check: "400", "/nowhere": "404", apipath.Remaining: "405"} {
-		conn := must.Get(new(net.Dialer).DialContext(t.Context(), "tcp", r.server.Addr().String()))(t)
-		must.Get(io.WriteString(conn, "POST "+path+" HTTP/1.1\r\nHost: h\r\nContent-Length: 99\r\n\r\n{"))(t)
-		must.Do(t, conn.SetReadDeadline(time.Now().Add(patience)))
-		answer, err := io.ReadAll(conn) // until the server closes
-		if errors.Is(err, os.ErrDeadlineExceeded) || !strings.HasPrefix(string(answer), "HTTP/1.1 "+status+" ") {
-			t.Errorf("%s: %v %q", path, err, answer)
-		}
-		_ = conn.Close()
-	}
-}
-
-// A connection that sends no head, and one that sends no further request, is
-// closed.
-func TestSlowConnections(t *testing.T) {
-	get := "GET " + check + " HTTP/1.1\r\nHost: h\r\n\r\n"
-	for name, test := range map[string]struct {
-		change func(*server.Config)
-		sends  string
-		status string
-	}{
-		"nothing":       {func(c *server.Config) { c.HTTP.ReadHeaderTimeout = time.Millisecond }, "", ""},
-		"half a head":   {func(c *server.Config) { c.HTTP.ReadHeaderTimeout = time.Millisecond }, get[:20], ""},
-		"one request":   {func(c *server.Config) { c.HTTP.IdleTimeout = time.Millisecond }, get, "HTTP/1.1 200 OK"},
-		"one and a bit": {func(c *server.Config) { c.HTTP.IdleTimeout = time.Millisecond }, get + get[:20], "HTTP/1.1 200 OK"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := run(t, test.change)
-			conn := must.Get(new(net.Dialer).DialContext(t.Context(), "tcp", r.server.Addr().String()))(t)
-			defer func() { _ = conn.Close() }()
-			must.Get(io.WriteString(conn, test.sends))(t)
-			must.Do(t, conn.SetReadDeadline(time.Now().Add(patience)))
-			answer, err := io.ReadAll(conn)
-			if errors.Is(err, os.ErrDeadlineExceeded) || !strings.HasPrefix(string(answer), test.status) {
-				t.Errorf("%v %q, want the connection closed", err, answer)
-			}
-		})
-	}
-}
-
 // A request that takes too long loses its connection, and so its context.
 func TestSlowRequest(t *testing.T) {
 	r := run(t, func(c *server.Config) { c.HTTP.WriteTimeout = time.Millisecond })
@@ -365,27 +349,51 @@ func TestSlowRequest(t *testing.T) {
 	}
 }
 
+// All that is wrong with a configuration is reported at once, and no token is told.
 func TestInvalidConfig(t *testing.T) {
-	c := server.DefaultConfig()
-	c.API.Tokens, c.ClientIP.IPv6Prefix, c.HTTP.MaxBodyMemory = []string{"a b"}, 200, 1
-	c.Defaults = map[stint.Algorithm]stint.Limit{
-		stint.AlgorithmTokenBucket: stint.FixedWindow(1, time.Second),
-		stint.AlgorithmFixedWindow: stint.FixedWindow(0, time.Second),
-	}
-	c.Policies = map[string][]stint.Limit{"": pushLimits(), "none": nil, "caf\u00e9": pushLimits()}
-	_, err := server.New(c)
-	if !errors.Is(err, stint.ErrInvalid) {
-		t.Fatalf("New = %v, want ErrInvalid", err)
-	}
-	for _, want := range []string{
-		"store is", "http.max_body_memory is 1;", "api.tokens_file",
-		"IPv6Prefix is 200", "a limit of algorithm TOKEN_BUCKET", "FIXED_WINDOW: limit is 0", `policies is ""`, "policies: none: ", "policies: caf\u00e9: ",
+	one := prometheus.NewCounter(prometheus.CounterOpts{Name: "one_total", Help: "One."})
+	for name, test := range map[string]struct {
+		change func(*server.Config)
+		says   []string
+	}{
+		"nothing is as it should be": {func(c *server.Config) {
+			c.Store, c.API.Tokens, c.ClientIP.IPv6Prefix, c.HTTP.MaxBodyMemory = nil, []string{"a b"}, 200, 1
+			c.Defaults = map[stint.Algorithm]stint.Limit{
+				stint.AlgorithmTokenBucket: stint.FixedWindow(1, time.Second),
+				stint.AlgorithmFixedWindow: stint.FixedWindow(0, time.Second),
+			}
+			c.Policies = map[string][]stint.Limit{"": pushLimits(), "none": nil, "caf\u00e9": pushLimits()}
+		}, []string{
+			"store is", "http.max_body_memory is 1;", "api.tokens_file", "IPv6Prefix is 200", "a limit of algorithm TOKEN_BUCKET",
+			"FIXED_WINDOW: limit is 0", `policies is ""`, "policies: none: ", "policies: caf\u00e9: ",
+		}},
+		"fields of identity": {func(c *server.Config) {
+			c.Identity = config.Identity{User: "X User", APIKey: "X-Key:", Attributes: map[string]string{"plan": "X:"}}
+			c.Policies[""] = pushLimits()
+		}, []string{`identity.user is "X User"`, `identity.api_key is "X-Key:"`, `identity.attributes.plan is "X:"`, `policies is ""`}},
+		"a token with blanks":    {admins(server.AdminToken{Token: "a b c d"}), []string{"a token of 7 bytes"}},
+		"a role":                 {admins(server.AdminToken{Token: "abc", Role: 7}), []string{"a token with role 7"}},
+		"a name":                 {admins(server.AdminToken{Token: "abc", Name: strings.Repeat("n", 65)}), []string{"a token's name of 65 bytes"}},
+		"a name of two lines":    {admins(server.AdminToken{Token: "abc", Name: "a\n"}), []string{"a token's name of 2 bytes"}},
+		"a token with two roles": {admins(server.AdminToken{Token: "abc"}, server.AdminToken{Token: "abc", Role: server.RoleWrite}), []string{"there twice"}},
+		"a collector twice":      {func(c *server.Config) { c.Collectors = []prometheus.Collector{one, one} }, []string{""}},
 	} {
-		if !strings.Contains(err.Error(), want) {
-			t.Errorf("the error does not report %q:\n%v", want, err)
+		_, _, err := startFails(t, test.change)
+		for _, want := range test.says {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %q", name, err, want)
+			}
+		}
+		if strings.Contains(err.Error(), "a b") || strings.Contains(err.Error(), "abc") {
+			t.Errorf("%s: the error tells a token:\n%v", name, err)
+		}
+		if len(test.says) > 1 && !errors.Is(err, stint.ErrInvalid) {
+			t.Errorf("%s: %v, want ErrInvalid", name, err)
 		}
 	}
-	if strings.Contains(err.Error(), "a b") {
-		t.Errorf("the error tells a token:\n%v", err)
-	}
+}
+
+// admins gives the admin listener these tokens.
+func admins(tokens ...server.AdminToken) func(*server.Config) {
+	return func(c *server.Config) { c.Admin.Tokens = tokens }
 }

@@ -7,26 +7,11 @@ import (
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typed "github.com/envoyproxy/go-control-plane/envoy/type/v3"
-	"google.golang.org/grpc/codes"
 
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/server/rls"
 	"github.com/stint-go/stint/service/internal/server/rls/domains"
-	"github.com/stint-go/stint/storetest"
 )
-
-// Lines about panics are as seldom as those about bad requests: a client may be able to bring them about.
-func TestPanicsAreLoggedSeldom(t *testing.T) {
-	s, faulty, text := breaking(t, rls.Config{})
-	s.SetClock(storetest.NewClock(noon).Instant)
-	faulty.Inject(func(storetest.Call) storetest.Fault { panic("broken") })
-	for range 100 {
-		fails(t, s, &pb.RateLimitRequest{Domain: "d", Descriptors: of(entries("a=1"))}, codes.Internal, "")
-	}
-	if n := strings.Count(text.String(), "\n"); n != 1 {
-		t.Errorf("%d lines for 100 panics in one moment", n)
-	}
-}
 
 // Limits that requests bring are kept ready in a bounded number, whatever their windows are.
 func TestOverridesAreBounded(t *testing.T) {
