@@ -66,10 +66,7 @@ func TestHealthOfCertificates(t *testing.T) {
 // Whatever becomes of requests, no work is counted twice or left over.
 func TestNoWorkIsLeft(t *testing.T) {
 	t.Parallel()
-	set, err := rules.Compile([]rules.Rule{{ID: "all", Scope: []string{rules.PerIP}, Match: rules.Match{Paths: []string{"/**"}}, Limits: []stint.Limit{stint.FixedWindow(100, time.Hour)}}}, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := must.Get(rules.Compile([]rules.Rule{{ID: "all", Scope: []string{rules.PerIP}, Match: rules.Match{Paths: []string{"/**"}}, Limits: []stint.Limit{stint.FixedWindow(100, time.Hour)}}}, rules.Options{}))(t)
 	s := newOne(t, func(c *Config) { c.Rules, c.HTTP.MaxOperations, c.API.Open = set, 4, true })
 	var group sync.WaitGroup
 	for i := range 16 {

@@ -77,10 +77,7 @@ func (r *running) others() (stop func()) {
 // connect opens a connection on which nothing takes longer than the test's patience.
 func (r *running) connect() *net.TCPConn {
 	r.t.Helper()
-	conn, err := new(net.Dialer).DialContext(r.t.Context(), "tcp", r.server.Addr().String())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	conn := must.Get(new(net.Dialer).DialContext(r.t.Context(), "tcp", r.server.Addr().String()))(r.t)
 	r.t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(patience))
 	return conn.(*net.TCPConn)

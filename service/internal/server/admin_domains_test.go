@@ -36,18 +36,11 @@ func TestExplainDomainFails(t *testing.T) {
 	d.ask("POST", path, question).is(200)
 
 	asked <- struct{}{}
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", d.server.AdminAddr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(new(net.Dialer).DialContext(t.Context(), "tcp", d.server.AdminAddr().String()))(t)
 	defer func() { _ = conn.Close() }()
-	if _, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-		path, len(question), question); err == nil {
-		err = conn.(*net.TCPConn).CloseWrite()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		path, len(question), question))(t)
+	must.Do(t, conn.(*net.TCPConn).CloseWrite())
 	response := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)

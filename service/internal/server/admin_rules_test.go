@@ -33,7 +33,7 @@ func TestTwoProcessesOfOneRegistry(t *testing.T) {
 	one, two := newAdminFixture(t, kept, nil), newAdminFixture(t, kept, nil)
 	created := one.ask("POST", "/api/v1/rules", `{"id":"a","scope":"per_ip",`+fiveAnHour+`}`).is(201)
 	eventually(t, func() bool {
-		return two.postPublic(evaluate, `{"path":"/","ip":"192.0.2.1"}`).evaluated(200).Rule == "a"
+		return two.post(evaluate, `{"path":"/","ip":"192.0.2.1"}`).evaluated(200).Rule == "a"
 	})
 	if got := two.ask("GET", "/api/v1/rules/a", "").is(200); got.body != created.body || got.etag() != created.etag() {
 		t.Errorf("in the other process: %s", got.body)

@@ -6,12 +6,13 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/stint-go/stint/internal/apipath"
-	"github.com/stint-go/stint/service/internal/adminapi"
+	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/rulestore"
 	"github.com/stint-go/stint/service/internal/server"
@@ -125,7 +126,7 @@ func TestNoNameIsEchoedUnclipped(t *testing.T) {
 			continue // each takes seconds under the race detector
 		}
 		name := newName(text)
-		for _, s := range templates(public, admin) {
+		for _, s := range templates(t, public, admin) {
 			// Documents take their time.
 			if !strings.Contains(s.body, "limits") || kind == "plain" || kind == "control" {
 				send(kind, s.fill(name))
@@ -161,93 +162,39 @@ func TestNoNameIsEchoedUnclipped(t *testing.T) {
 	}
 }
 
-// templates are requests with a place for a name.
-func templates(public, admin string) []sent {
-	var all []sent
-	add := func(method, path, body string) {
-		where := path
-		if body != "" {
-			where += " " + body
+// templates are the requests of testdata/names/templates.txt.
+func templates(t *testing.T, public, admin string) (all []sent) {
+	t.Helper()
+	var targets []string
+	filled := false // whether the targets have been sent something
+	for line := range strings.Lines(string(must.Get(os.ReadFile("testdata/names/templates.txt"))(t)) + "\n") {
+		line = strings.TrimSuffix(line, "\n")
+		text, isText := strings.CutPrefix(line, "    ")
+		switch {
+		case line == "" || line[0] == '#':
+			continue
+		case !isText && filled:
+			targets, filled = nil, false
 		}
-		all = append(all, sent{where: where, method: method, path: path, body: body})
-	}
-	add("GET", public+"/%P", "")
-	for _, path := range []string{check, apipath.Remaining, apipath.Reset} {
-		method := map[bool]string{true: "DELETE", false: "GET"}[path == apipath.Reset]
-		for _, query := range []string{
-			"%Q", "%Q=1", "key=%Q", "algorithm=%Q", "policy=%Q", "permits=%Q", "keep=%Q", "key=k&key=%Q", "policy=%Q&algorithm=%Q", "key=%Q%zz", "key=k&permits=-%Q",
-		} {
-			add(method, public+path+"?"+query, "")
+		if !isText && strings.Contains(line, "@") {
+			targets = append(targets, line)
+			continue
+		} else if filled = true; !isText {
+			targets = []string{line}
 		}
-	}
-	add("GET", public+apipath.ForwardAuth+"?deny_status=%Q", "")
-	add("GET", public+apipath.ForwardAuth+"?%Q", "")
-	for _, path := range []string{check, apipath.Settle, apipath.Evaluate} {
-		for _, body := range []string{
-			`"%J"`, `%J`, `{"%J":1}`, `{"key":"%J"}`, `{"key":"k","permits":"%J"}`, `{"key":"k","permits":%J}`, `{"key":"k","keep":%J}`, `{"algorithm":"%J"}`, `{"policy":"%J"}`,
-			`{"policy":"%J","algorithm":"%J"}`, `[{"key":"%J","x":1}]`, `[{"%J":"k"}]`, `{"key":"k","%J":{"a":1}}`, `{"key":{"%J":1}}`,
-			`{"method":"%J"}`, `{"path":"%J"}`, `{"host":"%J"}`, `{"ip":"%J"}`, `{"headers":{"%J":1}}`, `{"headers":{"%J":"a","%J":"b"}}`, `{"headers":"%J"}`,
-			`{"attributes":{"%J":[]}}`, `{"attributes":{"%J":1e9}}`, `{"attributes":{"%J":"a","%J":"b"}}`, `{"attributes":{"a":%J}}`, `{"path":"/x","path":"%J"}`,
-		} {
-			add("POST", public+path, body)
-		}
-		add("POST", public+path+"?%Q", "{}")
-	}
-	add("GET", admin+"/%P", "")
-	add("GET", admin+"/debug/pprof/%P", "")
-	for _, query := range []string{"%Q", "%Q=1", "enabled=%Q", "label=%Q", "limit=%Q", "after=a&after=%Q", "limit=%Q&limit=1", "%Q=%zz", "prefix=%zz%Q"} {
-		add("GET", admin+"/api/v1/rules?"+query, "")
-	}
-	for _, query := range []string{"before=%Q", "limit=%Q", "rule=%Q&x=1", "%Q=1"} {
-		add("GET", admin+adminapi.PathRuleRevisions+"?"+query, "")
-	}
-	for _, path := range []string{
-		"/rules/%P", "/rules/%P/overrides", "/rules/login/overrides/%P", "/rules/%P/overrides/%P", "/rules/%P/reset", "/rules/%P/%P",
-		"/rule-revisions/%P", "/rule-revisions/%P/rollback", "/rules/%P/a/b/c",
-	} {
-		for _, method := range []string{"GET", "PUT", "PATCH", "POST", "DELETE"} {
-			body := ""
-			if method == "PUT" || method == "PATCH" || method == "POST" {
-				body = "{}"
+		for _, target := range targets {
+			where := strings.Replace(target, "@", text, 1)
+			s := sent{where: where, path: public}
+			if rest, isYAML := strings.CutPrefix(where, "yaml "); isYAML {
+				where, s.path, s.contentType = rest, admin, "application/yaml"
+			} else if rest, isAdmin := strings.CutPrefix(where, "admin "); isAdmin {
+				where, s.path = rest, admin
 			}
-			add(method, admin+"/api/v1"+path, body)
+			s.method, where, _ = strings.Cut(where, " ")
+			path, body, _ := strings.Cut(where, " ")
+			s.path, s.body = s.path+path, body
+			all = append(all, s)
 		}
-	}
-	add("POST", admin+"/api/v1/rules?comment=%Q", `{"id":"a"}`)
-	rule := func(members string) string { return `{"id":"long",` + fiveAnHour + `,` + members + `}` }
-	bodies := []string{
-		`"%J"`, `%J`, `{"%J":1}`, `{"id":"%J"}`, `{"id":"%J",` + fiveAnHour + `}`, `{"id":["%J"]}`, `{"id":{"%J":"%J"}}`,
-		`{"id":"long","limits":[{"algorithm":"%J"}]}`, `{"id":"long","limits":[{"algorithm":"fixed_window","limit":5,"window":"%J"}]}`,
-		`{"id":"long","limits":[{"algorithm":"fixed_window","limit":5,"%J":1}]}`, `{"id":"long","limits":[{"algorithm":"fixed_window","limit":%J,"window":"1h"}]}`,
-		`{"id":"long","limits":[{"name":"%J","algorithm":"fixed_window","limit":5,"window":"1h"}]}`,
-		`{"id":"long","limits":[{"name":"%J","algorithm":"fixed_window","limit":5,"window":"1h"},{"name":"%J","algorithm":"fixed_window","limit":6,"window":"1h"}]}`,
-		`{"id":"long","limits":[{"algorithm":"token_bucket","capacity":5,"refill":"%J"}]}`,
-		`{"id":"long","limits":[{"algorithm":"fixed_window","limit":5,"calendar":"%J"}]}`,
-		`{"id":"long","limits":[{"algorithm":"fixed_window","limit":5,"calendar":"day","timezone":"%J"}]}`,
-	}
-	for _, members := range []string{
-		`"name":"%J"`, `"set":"%J"`, `"labels":{"%J":"v"}`, `"labels":{"n":"%J"}`, `"labels":{"%J":1,"%J":2}`, `"priority":"%J"`, `"enabled":"%J"`,
-		`"scope":"%J"`, `"scope":["per_ip","%J"]`, `"scope":"custom:%J"`, `"missing":"%J"`, `"cost":"%J"`, `"cost":{"header":"%J"}`, `"cost":{"%J":1}`,
-		`"cost":{"attribute":"%J","default":"%J"}`, `"match":{"path":"%J"}`, `"match":{"paths":["/a","%J"]}`, `"match":{"methods":["%J"]}`,
-		`"match":{"host":"%J"}`, `"match":{"hosts":["%J","%J"]}`, `"match":{"headers":{"%J":"v"}}`, `"match":{"headers":{"H":"%J"}}`, `"match":{"except":["%J"]}`,
-		`"match":{"%J":1}`, `"match":{"path":"/{%J}/{%J}"}`, `"on_exceed":"%J"`, `"max_wait":"%J"`, `"on_store_failure":"%J"`, `"timeout":"%J"`, `"banned":"%J"`,
-		`"overrides":[{"key":"%J","unlimited":true}]`, `"overrides":[{"key":"%J"},{"key":"%J"}]`, `"overrides":[{"%J":1}]`, `"scope":"per_ip","overrides":[{"key":"%J","unlimited":true}]`,
-	} {
-		bodies = append(bodies, rule(members))
-	}
-	for _, body := range bodies {
-		add("POST", admin+"/api/v1/rules", body)
-		add("PUT", admin+"/api/v1/rules/login", body)
-		add("PATCH", admin+"/api/v1/rules/login", body)
-		add("PUT", admin+"/api/v1/rules", "["+body+"]")
-		add("POST", admin+"/api/v1/rules/validate", "["+body+"]")
-		all = append(all, sent{where: "YAML " + body, method: "POST", path: admin + "/api/v1/rules/validate", body: "- " + body, contentType: "application/yaml"})
-		all = append(all, sent{where: "YAML " + body, method: "PUT", path: admin + "/api/v1/rules", body: "rules: [" + body + "]", contentType: "application/yaml"})
-	}
-	for _, body := range []string{`{"key":"%J"}`, `{"%J":1}`, `{"all":"%J"}`, `"%J"`, `{"key":"a","all":true,"%J":1}`} {
-		add("POST", admin+"/api/v1/rules/login/reset", body)
-		add("PUT", admin+"/api/v1/rules/login/overrides/someone", body)
-		add("POST", admin+"/api/v1/rules/explain", body)
 	}
 	return all
 }

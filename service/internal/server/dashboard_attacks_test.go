@@ -31,20 +31,35 @@ func (d *adminFixture) attack(method, path, body string, change func(*http.Reque
 	return d.send(r)
 }
 
+// signIn signs in by a token, with a cookie that was there before, and returns the session's.
+func (d *adminFixture) signIn(token, before string) string {
+	d.t.Helper()
+	lines := d.attack("POST", "/session", `{"token":"`+token+`"}`, with(before)).is(200).header["Set-Cookie"]
+	if len(lines) != 1 || !strings.Contains(lines[0], "HttpOnly") || !strings.Contains(lines[0], "SameSite=Strict") || !strings.Contains(lines[0], "Path=/;") {
+		d.t.Fatalf("signing in sets %q", lines)
+	}
+	return strings.Split(lines[0], ";")[0]
+}
+
+// with gives a request a cookie, or none.
+func with(cookie string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set("Cookie", cookie) }
+}
+
 // A page that binds its name to the loopback address (DNS rebinding) is told nothing, with the right token or session too: its
 // Host is its own name.
 func TestRebinding(t *testing.T) {
 	d, _ := newActivityFixture(t, server.AdminToken{Token: adminToken, Name: "alice", Role: server.RoleWrite})
 	d.token = adminToken
 	d.fill()
-	session := d.attack("POST", "/session", `{"token":"`+adminToken+`"}`, func(*http.Request) {}).is(200).header["Set-Cookie"][0]
+	session := d.signIn(adminToken, "")
 	_, port, _ := strings.Cut(d.server.AdminAddr().String(), ":")
 	for _, host := range []string{"evil.example", "evil.example:" + port, "localhost.evil.example:" + port, "127.0.0.1.evil.example", "192.0.2.1:" + port, "0.0.0.0:" + port} {
 		for _, p := range dashboardPaths {
 			for name, authorize := range map[string]func(*http.Request){
 				"nothing": func(*http.Request) {},
 				"token":   func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+adminToken) },
-				"session": func(r *http.Request) { r.Header.Set("Cookie", strings.Split(session, ";")[0]) },
+				"session": with(session),
 			} {
 				got := d.attack(p.method, p.path, p.body, func(r *http.Request) {
 					r.Host = host
@@ -69,31 +84,18 @@ func TestRebinding(t *testing.T) {
 // A session that was planted before signing in counts for nothing, and signing in replaces it.
 func TestFixation(t *testing.T) {
 	d, _ := newActivityFixture(t, server.AdminToken{Token: adminToken, Name: "alice", Role: server.RoleWrite}, server.AdminToken{Token: "the-token-of-a-reader", Name: "mallory"})
-	signIn := func(token, planted string) string {
-		got := d.attack("POST", "/session", `{"token":"`+token+`"}`, func(r *http.Request) { r.Header.Set("Cookie", planted) }).is(200)
-		if len(got.header["Set-Cookie"]) != 1 {
-			t.Fatalf("signing in sets %q", got.header["Set-Cookie"])
-		}
-		cookie := got.header["Set-Cookie"][0]
-		if !strings.Contains(cookie, "HttpOnly") || !strings.Contains(cookie, "SameSite=Strict") || !strings.Contains(cookie, "Path=/;") {
-			t.Errorf("the cookie is %s", cookie)
-		}
-		return strings.Split(cookie, ";")[0]
-	}
-	asked := func(cookie string) reply {
-		return d.attack("GET", "/session", "", func(r *http.Request) { r.Header.Set("Cookie", cookie) }).is(200)
-	}
+	asked := func(cookie string) reply { return d.attack("GET", "/session", "", with(cookie)).is(200) }
 	const planted = "stint_session=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 	if got := asked(planted); strings.Contains(got.body, "alice") || !strings.Contains(got.body, `"writes":false`) {
 		t.Errorf("a planted cookie is %s", got.body)
 	}
-	alice := signIn(adminToken, planted)
+	alice := d.signIn(adminToken, planted)
 	if alice == planted || !strings.Contains(asked(alice).body, "alice") {
 		t.Errorf("signed in by %s: %s", alice, asked(alice).body)
 	}
 	// Mallory's own session, planted before, does not outlive alice's sign-in under its name.
-	mallory := signIn("the-token-of-a-reader", "")
-	replaced := signIn(adminToken, mallory)
+	mallory := d.signIn("the-token-of-a-reader", "")
+	replaced := d.signIn(adminToken, mallory)
 	if got := asked(replaced); replaced == mallory || !strings.Contains(got.body, "alice") {
 		t.Errorf("the session is %s", got.body)
 	}
@@ -116,7 +118,7 @@ func TestFramesAndForgery(t *testing.T) {
 			t.Errorf("%s: the policy is %q", path, policy)
 		}
 	}
-	cookie := strings.Split(d.attack("POST", "/session", `{"token":"`+adminToken+`"}`, func(*http.Request) {}).is(200).header["Set-Cookie"][0], ";")[0]
+	cookie := d.signIn(adminToken, "")
 	host := d.server.AdminAddr().String()
 	for name, forge := range map[string]func(*http.Request){
 		"another origin": func(r *http.Request) { r.Header.Set("Origin", "http://evil.example") },

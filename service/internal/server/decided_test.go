@@ -1,15 +1,9 @@
 package server_test
 
 import (
-	"context"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
-
-	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/apipath"
-	"github.com/stint-go/stint/service/internal/server"
 )
 
 // TestRequestID: every answer has the ID that the request came with, else one of its own.
@@ -43,27 +37,5 @@ func TestRequestID(t *testing.T) {
 			t.Fatalf("%q is given twice", id)
 		}
 		made[id] = true
-	}
-}
-
-// A check allocates no more because somebody is told of it.
-func TestDecidedAllocates(t *testing.T) {
-	allocations := func(observers ...stint.Observer) float64 {
-		f := newFixture(t, func(c *server.Config) { c.Observers = observers })
-		w := &discard{header: http.Header{}}
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, apipath.Check+"?key=user:123&algorithm=FIXED_WINDOW", nil)
-		return testing.AllocsPerRun(5000, func() { serve(f, w, r) })
-	}
-	spare := 0.0
-	if raceEnabled {
-		spare = 1 // the race detector makes pools forget
-	}
-	var denied int
-	if with, without := allocations(func(_ context.Context, e *stint.Event) {
-		if !e.Decision.Allowed {
-			denied++
-		}
-	}), allocations(); with > without+spare || denied == 0 {
-		t.Errorf("%v allocations and %d denials with a hook, %v without", with, denied, without)
 	}
 }

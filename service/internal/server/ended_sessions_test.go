@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/stint-go/stint/memstore"
@@ -20,23 +19,16 @@ func TestSignedOut(t *testing.T) {
 		})
 	}
 	here, there := process(), process()
-	signIn := func() string {
-		answer := here.attack("POST", "/session", `{"token":"`+adminToken+`"}`, func(*http.Request) {}).is(200)
-		return strings.Split(answer.header["Set-Cookie"][0], ";")[0]
-	}
-	by := func(cookie string) func(*http.Request) {
-		return func(r *http.Request) { r.Header.Set("Cookie", cookie) }
-	}
-	cookie, other := signIn(), signIn()
+	cookie, other := here.signIn(adminToken, ""), here.signIn(adminToken, "")
 	for _, d := range []*adminFixture{here, there} {
-		d.attack("GET", "/api/v1/rules", "", by(cookie)).is(200)
+		d.attack("GET", "/api/v1/rules", "", with(cookie)).is(200)
 	}
-	here.attack("DELETE", "/session", "", by(cookie)).is(204)
+	here.attack("DELETE", "/session", "", with(cookie)).is(204)
 	for name, d := range map[string]*adminFixture{"the process": here, "another process": there} {
-		if got := d.attack("GET", "/api/v1/rules", "", by(cookie)); got.status != http.StatusUnauthorized {
+		if got := d.attack("GET", "/api/v1/rules", "", with(cookie)); got.status != http.StatusUnauthorized {
 			t.Errorf("%s answers a cookie of somebody who signed out: %d", name, got.status)
 		}
-		d.attack("GET", "/api/v1/rules", "", by(other)).is(200) // a session of its own
+		d.attack("GET", "/api/v1/rules", "", with(other)).is(200) // a session of its own
 	}
 }
 

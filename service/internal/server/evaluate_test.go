@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"context"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -75,10 +74,7 @@ func (r reply) evaluated(status int) api.EvaluateResponse {
 func TestWaits(t *testing.T) {
 	for name, ask := range map[string]func(*running){
 		"evaluate": func(r *running) {
-			request := r.request(http.MethodPost, r.server.Addr().String(), evaluate)
-			body := `{"path":"/wait"}`
-			request.Body, request.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
-			if e := r.send(request).evaluated(200); e.Rule != "wait" || e.RetryAfterSeconds != 0 {
+			if e := r.post(evaluate, `{"path":"/wait"}`).evaluated(200); e.Rule != "wait" || e.RetryAfterSeconds != 0 {
 				r.t.Errorf("%+v", e)
 			}
 		},

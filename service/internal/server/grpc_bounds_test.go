@@ -38,10 +38,7 @@ type wire struct {
 
 func (r *running) wire(settings ...http2.Setting) *wire {
 	r.t.Helper()
-	conn, err := new(net.Dialer).DialContext(r.t.Context(), "tcp", r.server.GRPCAddr().String())
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	conn := must.Get(new(net.Dialer).DialContext(r.t.Context(), "tcp", r.server.GRPCAddr().String()))(r.t)
 	r.t.Cleanup(func() { _ = conn.Close() })
 	w := &wire{Framer: http2.NewFramer(conn, conn), t: r.t, conn: conn}
 	w.encode = hpack.NewEncoder(&w.fields)
@@ -167,13 +164,7 @@ func TestRateLimitTurns(t *testing.T) {
 	if answer, err := stream.Recv(); status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("reflection: %d bytes, %v", proto.Size(answer), err)
 	}
-	post := func(body string) int {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.server.Addr().String()+"/json", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r.send(request).status
-	}
+	post := func(body string) int { return r.post("/json", body).status }
 	if got := post("{"); got != http.StatusServiceUnavailable {
 		t.Errorf("JSON: %d", got)
 	}

@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/stint-go/stint/service/internal/server"
@@ -14,22 +13,14 @@ func TestRateLimitJSON(t *testing.T) {
 	tokens := func(c *server.Config) {
 		c.GRPCListen, c.API.Tokens = "127.0.0.1:0", []string{"a-token-of-many-letters"}
 	}
-	ask := func(r *running, body string) int {
-		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+r.server.Addr().String()+"/json", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r.send(request).status
-	}
-	if got := ask(run(t, tokens), body); got != http.StatusUnauthorized {
+	if got := run(t, tokens).post("/json", body).status; got != http.StatusUnauthorized {
 		t.Errorf("without a token: %d", got)
 	}
 	r := run(t, func(c *server.Config) {
 		tokens(c)
 		c.OpenJSON = true
 	})
-	if got := ask(r, body); got != http.StatusServiceUnavailable {
+	if got := r.post("/json", body).status; got != http.StatusServiceUnavailable {
 		t.Errorf("without domains: %d", got)
 	}
 	r.load()
@@ -37,7 +28,7 @@ func TestRateLimitJSON(t *testing.T) {
 		body string
 		want int
 	}{{body, 200}, {body, 200}, {body, 429}, {`{"domain": "d"}`, 400}, {`{"domain": 1}`, 400}, {`{`, 400}, {``, 400}} {
-		if got := ask(r, test.body); got != test.want {
+		if got := r.post("/json", test.body).status; got != test.want {
 			t.Errorf("request %d: %d, want %d", i, got, test.want)
 		}
 	}

@@ -125,29 +125,18 @@ func TestGRPC(t *testing.T) {
 	}
 }
 
+// A socket is listened on, also one that a killed process has left. One on which somebody listens is, and so is another file.
 func TestGRPCUnixSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
+	left := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}))(t)
+	left.SetUnlinkOnClose(false) // as after kill -9
+	must.Do(t, left.Close())
 	r := runGRPC(t, func(c *server.Config) { c.GRPCListen = "unix:" + path })
 	conn := dialGRPC(t, "unix:"+path)
 	decides(t, conn)
 	r.connections("grpc", 1)
 	_ = conn.Close()
 	r.connections("grpc", 0)
-	r.stop()
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
-}
-
-// A socket that a killed process has left is no obstacle. One on which somebody listens is, and so is another file.
-func TestGRPCUnixSocketIsLeft(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "socket")
-	left := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"}))(t)
-	left.SetUnlinkOnClose(false) // as after kill -9
-	must.Do(t, left.Close())
-	use := func(c *server.Config) { c.GRPCListen = "unix:" + path }
-	r := runGRPC(t, use)
-	decides(t, dialGRPC(t, "unix:"+path))
 	if !strings.Contains(r.log.String(), "a socket on which nobody listens any more was removed") {
 		t.Errorf("the log: %s", r.log)
 	}
@@ -163,6 +152,8 @@ func TestGRPCUnixSocketIsLeft(t *testing.T) {
 	if text, err := os.ReadFile(file); string(text) != "kept" {
 		t.Errorf("the file has %q: %v", text, err)
 	}
+	r.stop()
+	must.Do(t, r.end())
 }
 
 // connections waits until the metrics say that a listener has so many.

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -170,14 +171,22 @@ func fixtureOf(t testing.TB, s *server.Server, store *store, log *logBuffer) *fi
 	return &fixture{t: t, server: s, store: store, log: log, Handler: s.Handler(), router: description(t)}
 }
 
-// description loads the service's own openapi.yaml.
-var description = func() func(testing.TB) routers.Router {
-	load := sync.OnceValues(func() (routers.Router, error) {
-		document, err := openapi3.NewLoader().LoadFromFile("../rest/openapi.yaml")
+// documentOf loads a description.
+func documentOf(path string) func() (*openapi3.T, error) {
+	return sync.OnceValues(func() (*openapi3.T, error) {
+		document, err := openapi3.NewLoader().LoadFromFile(path)
 		if err != nil {
 			return nil, err
 		}
-		if err := document.Validate(context.Background()); err != nil {
+		return document, document.Validate(context.Background())
+	})
+}
+
+// description loads the service's own openapi.yaml.
+var description = func() func(testing.TB) routers.Router {
+	load := sync.OnceValues(func() (routers.Router, error) {
+		document, err := documentOf("../rest/openapi.yaml")()
+		if err != nil {
 			return nil, err
 		}
 		// It lists the names of algorithms for people and generators, and says in words that they are read in any case.
@@ -222,34 +231,44 @@ func (f *fixture) do(r *http.Request) reply {
 
 func (f *fixture) conform(r *http.Request, body []byte, got reply) {
 	f.t.Helper()
-	route, params, err := f.router.FindRoute(r)
-	if err != nil { // a path or method that is not described
-		if got.status != http.StatusNotFound && got.status != http.StatusMethodNotAllowed && r.Method != http.MethodHead {
-			f.t.Errorf("%s %s: %d, and openapi.yaml does not describe it: %v", r.Method, r.URL, got.status, err)
-		}
-		return
-	}
 	again := r.Clone(r.Context())
-	again.Body = io.NopCloser(bytes.NewReader(body))
 	if len(body) > 0 {
 		again.Header.Set("Content-Type", "application/json")
 	}
+	conforms(f.t, f.router, again, string(body), got)
+}
+
+// conforms holds an answer against a description, and the request if it succeeds. What is not described has one of these
+// statuses, or there is no such path or method. An answer without a header has no body to be described.
+func conforms(t testing.TB, router routers.Router, r *http.Request, body string, got reply, others ...int) {
+	t.Helper()
+	route, params, err := router.FindRoute(r)
+	if err != nil {
+		if !slices.Contains(append(others, http.StatusNotFound, http.StatusMethodNotAllowed), got.status) && r.Method != http.MethodHead {
+			t.Errorf("%s %s: %d, and openapi.yaml does not describe it: %v", r.Method, r.URL, got.status, err)
+		}
+		return
+	}
+	r.Body = io.NopCloser(strings.NewReader(body))
 	options := &openapi3filter.Options{
 		AuthenticationFunc:    openapi3filter.NoopAuthenticationFunc,
 		IncludeResponseStatus: true,
 	}
-	input := &openapi3filter.RequestValidationInput{Request: again, PathParams: params, Route: route, Options: options}
+	input := &openapi3filter.RequestValidationInput{Request: r, PathParams: params, Route: route, Options: options}
 	if got.status < 300 || got.status == http.StatusTooManyRequests {
 		if err := openapi3filter.ValidateRequest(r.Context(), input); err != nil {
-			f.t.Errorf("%s %s succeeds, and openapi.yaml refuses it: %v", r.Method, r.URL, err)
+			t.Errorf("%s %s succeeds, and openapi.yaml refuses it: %v", r.Method, r.URL, err)
 		}
+	}
+	if got.header == nil {
+		return
 	}
 	output := &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: input, Status: got.status, Header: got.header, Options: options,
 	}
 	output.SetBodyBytes([]byte(got.body))
 	if err := openapi3filter.ValidateResponse(r.Context(), output); err != nil {
-		f.t.Errorf("%s %s: the response is not as openapi.yaml says: %v\n%d %v\n%s", r.Method, r.URL, err, got.status, got.header, got.body)
+		t.Errorf("%s %s: the response is not as openapi.yaml says: %v\n%d %v\n%s", r.Method, r.URL, err, got.status, got.header, got.body)
 	}
 }
 

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/rules"
 	"github.com/stint-go/stint/service/internal/activity"
@@ -33,18 +35,17 @@ func TestActivity(t *testing.T) {
 	d.token = adminToken
 	d.fill()
 	for range 6 {
-		d.postPublic(apipath.Check, `{"key":"alice","policy":"pair"}`)
+		d.post(apipath.Check, `{"key":"alice","policy":"pair"}`)
 	}
-	d.postPublic(apipath.Check, `[{"key":"bob"},{"key":"bob"},{"key":"bob","algorithm":"FIXED_WINDOW"}]`)
+	d.post(apipath.Check, `[{"key":"bob"},{"key":"bob"},{"key":"bob","algorithm":"FIXED_WINDOW"}]`)
 	for range 3 {
-		r := newRequest("POST", "http://"+d.server.Addr().String()+apipath.Evaluate, `{"method":"POST","path":"/login","ip":"192.0.2.7"}`)
+		r := d.request("POST", d.server.Addr().String(), apipath.Evaluate, `{"method":"POST","path":"/login","ip":"192.0.2.7"}`)
 		r.Header.Set("X-Request-Id", "req-7")
-		r.RequestURI = ""
 		d.send(r)
 	}
-	d.postPublic(apipath.Evaluate, `{"path":"/banned","ip":"192.0.2.9"}`)
+	d.post(apipath.Evaluate, `{"path":"/banned","ip":"192.0.2.9"}`)
 	for range 3 {
-		d.postPublic(apipath.Evaluate, `{"path":"/shadow"}`)
+		d.post(apipath.Evaluate, `{"path":"/shadow"}`)
 	}
 	advance(2 * time.Second)
 	d.token = "the-token-of-a-reader"
@@ -117,10 +118,10 @@ func TestActivityOfAPIKey(t *testing.T) {
 	d.ask("PUT", "/api/v1/rules", `[{"id":"keys","missing":"skip","match":{"path":"/one"},"scope":"per_api_key",`+fiveAnHour+`},
 		{"id":"both","missing":"skip","match":{"path":"/both"},"scope":["per_ip","per_api_key"],"limits":[{"algorithm":"fixed_window","limit":1,"window":"1h"}]}]`).is(200)
 	for range 6 {
-		d.postPublic(apipath.Evaluate, `{"path":"/one","ip":"192.0.2.7","attributes":{"apiKey":"key|A"}}`)
+		d.post(apipath.Evaluate, `{"path":"/one","ip":"192.0.2.7","attributes":{"apiKey":"key|A"}}`)
 	}
 	for range 2 {
-		d.postPublic(apipath.Evaluate, `{"path":"/both","ip":"192.0.2.7","attributes":{"apiKey":"key-B"}}`)
+		d.post(apipath.Evaluate, `{"path":"/both","ip":"192.0.2.7","attributes":{"apiKey":"key-B"}}`)
 	}
 	advance(2 * time.Second)
 	hashed := rules.HashedClient(`key\|A`)
@@ -148,7 +149,7 @@ func TestActivityOfAPIKey(t *testing.T) {
 // Where nobody needs a token nobody is told names.
 func TestActivityWithoutTokens(t *testing.T) {
 	d, advance := newActivityFixture(t)
-	d.postPublic(apipath.Check, `{"key":"alice"}`)
+	d.post(apipath.Check, `{"key":"alice"}`)
 	advance(2 * time.Second)
 	if got := d.ask("GET", "/api/v1/top", "").is(200); strings.Contains(got.body, "alice") || !strings.Contains(got.body, `"client":"client-`) {
 		t.Errorf("the top is %s", got.body)
@@ -170,10 +171,10 @@ func TestNoActivity(t *testing.T) {
 	d.ask("GET", "/api/v1/stats", "").problem(404)
 }
 
-// A check allocates no more because it is recorded.
+// A check allocates no more because it is recorded, or somebody is told of it.
 func TestObservedCheckAllocates(t *testing.T) {
-	allocations := func(recorder *activity.Recorder) float64 {
-		f := newFixture(t, func(c *server.Config) { c.Activity = recorder })
+	allocations := func(change func(*server.Config)) float64 {
+		f := newFixture(t, change)
 		w := &discard{header: http.Header{}}
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, apipath.Check+"?key=user:123&algorithm=FIXED_WINDOW", nil)
 		return testing.AllocsPerRun(5000, func() { serve(f, w, r) })
@@ -182,7 +183,22 @@ func TestObservedCheckAllocates(t *testing.T) {
 	if raceEnabled {
 		spare = 1 // the race detector makes pools forget
 	}
-	if with, without := allocations(activity.New(activity.Config{})), allocations(nil); with > without+spare {
-		t.Errorf("%v allocations with a recorder, %v without", with, without)
+	without, denied := allocations(nil), 0
+	for name, change := range map[string]func(*server.Config){
+		"a recorder": func(c *server.Config) { c.Activity = activity.New(activity.Config{}) },
+		"an observer": func(c *server.Config) {
+			c.Observers = []stint.Observer{func(_ context.Context, e *stint.Event) {
+				if !e.Decision.Allowed {
+					denied++
+				}
+			}}
+		},
+	} {
+		if with := allocations(change); with > without+spare {
+			t.Errorf("%v allocations with %s, %v without", with, name, without)
+		}
+	}
+	if denied == 0 {
+		t.Error("the observer is told of no denial")
 	}
 }

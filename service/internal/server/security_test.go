@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"regexp"
@@ -47,69 +46,51 @@ func manage() []call {
 	}
 }
 
-// "Without one they are allowed on a loopback listener ... and the log says so at
-// start", for every kind of listener.
+// "Without one they are allowed on a loopback listener ... and the log says so at start", for every kind of listener. Each
+// has its own warning, of what is true of it.
 func TestListenersAndTheLog(t *testing.T) {
 	tokens := func(c *server.Config) { c.API.Tokens = []string{apiToken} }
+	open := func(c *server.Config) { c.API.Open = true }
+	const here, others, refused, anyone = "127.0.0.1:0", "0.0.0.0:0", "are refused", "anyone who can reach"
+	const http, resp = "service=http ", "service=resp "
 	for name, test := range map[string]struct {
-		listen string
-		change func(*server.Config)
-		status int
-		log    string // the warning; "" is none
+		listen, resp string
+		change       func(*server.Config)
+		status       int
+		warns        map[string]string // by the listener that is named
 	}{
-		"loopback":               {"127.0.0.1:0", nil, 200, "anyone on this machine may name keys"},
-		"all addresses":          {"0.0.0.0:0", nil, 403, "explicit keys, reset, settle and evaluate are refused"},
-		"all addresses, open":    {"0.0.0.0:0", func(c *server.Config) { c.API.Open = true }, 200, "anyone who can reach the service may name keys"},
-		"all addresses, tokens":  {"0.0.0.0:0", tokens, 401, "tokens are sent unencrypted"},
-		"loopback, tokens":       {"127.0.0.1:0", tokens, 401, ""},
-		"an address of no host":  {":0", nil, 403, "are refused"},
-		"loopback by its name":   {"localhost:0", nil, 200, "anyone on this machine"},
-		"loopback, closed by us": {"127.0.0.1:0", func(c *server.Config) { c.API.ExplicitKeys = false }, 403, "anyone on this machine"},
+		"loopback":               {here, "", nil, 200, map[string]string{http: "anyone on this machine may name keys"}},
+		"all addresses":          {others, "", nil, 403, map[string]string{http: "explicit keys, reset, settle and evaluate are refused"}},
+		"all addresses, open":    {others, "", open, 200, map[string]string{http: "anyone who can reach the service may name keys"}},
+		"all addresses, tokens":  {others, "", tokens, 401, map[string]string{"": "tokens are sent unencrypted"}},
+		"loopback, tokens":       {here, "", tokens, 401, nil},
+		"an address of no host":  {":0", "", nil, 403, map[string]string{http: refused}},
+		"loopback by its name":   {"localhost:0", "", nil, 200, map[string]string{http: "anyone on this machine"}},
+		"loopback, closed by us": {here, "", func(c *server.Config) { c.API.ExplicitKeys = false }, 403, map[string]string{http: "anyone on this machine"}},
+		"both on loopback":       {here, here, nil, 200, map[string]string{http: "anyone on this machine", resp: "anyone on this machine"}},
+		"resp for others":        {here, others, nil, 200, map[string]string{http: "anyone on this machine", resp: refused}},
+		"http for others":        {others, here, nil, 403, map[string]string{http: refused, resp: "anyone on this machine"}},
+		"open, one on others":    {here, others, open, 200, map[string]string{http: anyone, resp: anyone}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := run(t, func(c *server.Config) {
-				c.Listen = test.listen
-				if test.change != nil {
+				c.HTTP.MaxConnections = 100 // of which no system has too few
+				if c.Listen, c.RESPListen = test.listen, test.resp; test.change != nil {
 					test.change(c)
 				}
 			})
-			addr := r.server.Addr().(*net.TCPAddr)
-			if addr.IP.IsUnspecified() {
-				addr = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: addr.Port}
-			}
-			if got := r.send(r.request("GET", addr.String(), check+"?key=k")); got.status != test.status {
+			addr := (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: r.server.Addr().(*net.TCPAddr).Port}).String()
+			if got := r.send(r.request("GET", addr, check+"?key=k")); got.status != test.status {
 				t.Errorf("naming a key: %d %s, want %d", got.status, got.body, test.status)
 			}
-			warned := strings.Count(r.log.String(), "level=WARN")
-			if test.log == "" && warned > 0 || test.log != "" && (warned != 1 || !strings.Contains(r.log.String(), test.log)) {
-				t.Errorf("the log, want a warning %q:\n%s", test.log, r.log)
-			}
-		})
-	}
-}
-
-// Each listener has its own warning, of what is true of it.
-func TestWarningOfEachListener(t *testing.T) {
-	for name, test := range map[string]struct {
-		http, resp string
-		open       bool
-		want       [2]string // of http and of resp
-	}{
-		"on loopback":         {"127.0.0.1:0", "127.0.0.1:0", false, [2]string{"anyone on this machine", "anyone on this machine"}},
-		"resp for others":     {"127.0.0.1:0", "0.0.0.0:0", false, [2]string{"anyone on this machine", "are refused"}},
-		"http for others":     {"0.0.0.0:0", "127.0.0.1:0", false, [2]string{"are refused", "anyone on this machine"}},
-		"open, one on others": {"127.0.0.1:0", "0.0.0.0:0", true, [2]string{"anyone who can reach", "anyone who can reach"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := run(t, func(c *server.Config) { c.Listen, c.RESPListen, c.API.Open = test.http, test.resp, test.open })
-			for i, service := range []string{"http", "resp"} {
-				want := regexp.MustCompile("level=WARN .*" + test.want[i] + ".* service=" + service + " addr=")
+			for service, text := range test.warns {
+				want := regexp.MustCompile("level=WARN .*" + text + ".* " + service + "addr=")
 				if !want.MatchString(r.log.String()) {
 					t.Errorf("the log lacks %s:\n%s", want, r.log)
 				}
 			}
-			if warned := strings.Count(r.log.String(), "no tokens are configured"); warned != 2 {
-				t.Errorf("%d warnings, want one of each listener:\n%s", warned, r.log)
+			if warned := strings.Count(r.log.String(), "level=WARN"); warned != len(test.warns) {
+				t.Errorf("%d warnings, want %d:\n%s", warned, len(test.warns), r.log)
 			}
 		})
 	}
@@ -191,10 +172,7 @@ func TestPagesOfOthersDoNotManage(t *testing.T) {
 			addr := r.server.Addr().String()
 			ask := func(c call, header http.Header, want int) {
 				t.Helper()
-				request := r.request(c.method, addr, c.path)
-				if c.body != "" {
-					request.Body = io.NopCloser(strings.NewReader(c.body))
-				}
+				request := r.request(c.method, addr, c.path, c.body)
 				for name, values := range header {
 					request.Header[name] = values
 				}

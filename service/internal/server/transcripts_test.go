@@ -210,9 +210,7 @@ func (s *transcript) start(kind, settings string) {
 		"tokens":       apiToken + "\nanother-token-of-mine\n",
 		"admin_tokens": "the-token-of-a-reader read ann\n" + adminToken + " write\n",
 	} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
-			s.t.Fatal(err)
-		}
+		must.Do(s.t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
 	}
 	loaded, err := config.Load(config.Sources{File: file})
 	if err != nil {

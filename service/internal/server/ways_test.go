@@ -39,7 +39,7 @@ func TestActivitySaysClassAndVia(t *testing.T) {
 	d.token = adminToken
 	d.ask("PUT", "/api/v1/rules", string(text)).is(200)
 	for range 7 { // 2 guaranteed, 4 borrowed, as batch jobs leave 4 of 10
-		d.postPublic(evaluate, `{"path":"/","attributes":{"team":"search"}}`)
+		d.post(evaluate, `{"path":"/","attributes":{"team":"search"}}`)
 	}
 	said := map[string]int{}
 	for _, client := range []string{"search", "*"} {

@@ -65,16 +65,9 @@ func TestHastyPlane(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			ln := must.Get(new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
-			server, served := grpc.NewServer(), make(chan struct{})
+			server := grpc.NewServer()
 			configs.RegisterRateLimitConfigDiscoveryServiceServer(server, &hasty{answers: test.answers, all: all})
-			go func() {
-				_ = server.Serve(ln) // until it is stopped
-				close(served)
-			}()
-			t.Cleanup(func() {
-				server.Stop()
-				<-served
-			})
+			serve(t, server, ln)
 			var waited atomic.Int64
 			k := &taker{}
 			follow(t, xds.Config{Server: ln.Addr().String()}, k, func(ctx context.Context, d time.Duration) error {

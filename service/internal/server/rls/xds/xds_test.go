@@ -59,10 +59,7 @@ func newPlane(t *testing.T, secure *tls.Config) *plane {
 // listen serves at an address until the test ends, or the server is stopped.
 func (p *plane) listen(address string, secure *tls.Config) {
 	p.t.Helper()
-	ln, err := new(net.ListenConfig).Listen(p.t.Context(), "tcp", address)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	ln := must.Get(new(net.ListenConfig).Listen(p.t.Context(), "tcp", address))(p.t)
 	p.address = ln.Addr().String()
 	var options []grpc.ServerOption
 	if secure != nil {
@@ -76,13 +73,17 @@ func (p *plane) listen(address string, secure *tls.Config) {
 		return nil
 	}}
 	configs.RegisterRateLimitConfigDiscoveryServiceServer(p.server, xdsserver.NewServer(p.t.Context(), p.cache, callbacks))
+	serve(p.t, p.server, ln)
+}
+
+// serve has a server accept connections until the test ends, or it is stopped.
+func serve(t *testing.T, server *grpc.Server, ln net.Listener) {
 	served := make(chan struct{})
 	go func() {
-		_ = p.server.Serve(ln) // until it is stopped
+		_ = server.Serve(ln) // until it is stopped
 		close(served)
 	}()
-	server := p.server
-	p.t.Cleanup(func() {
+	t.Cleanup(func() {
 		server.Stop()
 		<-served
 	})
