@@ -98,9 +98,7 @@ func TestWhatIsWrongInsideIsLogged(t *testing.T) {
 				t.Errorf("%v of %v is told: %s", call, test.err, got.body)
 			}
 			line := d.log.String()[before:]
-			if !strings.Contains(line, test.logged) {
-				t.Errorf("%v of %v is logged as %q", call, test.err, line)
-			}
+			says(t, line, test.logged)
 			if call[0] != "GET" && (!strings.Contains(line, "outcome="+test.outcome+" ") || strings.Count(line, "\n") != 1) {
 				t.Errorf("%v of %v is recorded as %q, want outcome %s", call, test.err, line, test.outcome)
 			}
@@ -205,7 +203,5 @@ func TestRevisionsThatAreNotKept(t *testing.T) {
 	d.ask("GET", "/api/v1/rule-revisions/3", "").problem(410, "that it is compared with")
 	d.ask("GET", "/api/v1/rule-revisions/3?since=0", "").is(200)
 	d.ask("POST", "/api/v1/rule-revisions/3/rollback", "").is(200)
-	if got := d.ask("GET", "/api/v1/rules/a", "").body; !strings.Contains(got, `"priority":3`) {
-		t.Errorf("rolled back to %s", got)
-	}
+	says(t, d.ask("GET", "/api/v1/rules/a", "").body, `"priority":3`)
 }

@@ -3,7 +3,6 @@ package server_test
 import (
 	"context"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -104,9 +103,7 @@ func TestWaits(t *testing.T) {
 				`rate_limiter_rule_decisions_total{outcome="allowed",rule="wait",set=""} 2`,
 				`rate_limiter_requests_total{algorithm="TOKEN_BUCKET",allowed="true"} 2`,
 			} {
-				if !strings.Contains(text, line+"\n") {
-					t.Errorf("the metrics lack %q", line)
-				}
+				says(t, text, line+"\n")
 			}
 		})
 	}

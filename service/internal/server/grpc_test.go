@@ -112,9 +112,7 @@ func refuses(t *testing.T, conn *grpc.ClientConn, text string) {
 func TestGRPC(t *testing.T) {
 	r := runGRPC(t, nil)
 	decides(t, r.dial())
-	if want := "level=INFO msg=listening service=grpc addr=" + r.server.GRPCAddr().String(); !strings.Contains(r.log.String(), want) {
-		t.Errorf("the log lacks %q:\n%s", want, r.log)
-	}
+	says(t, r.log.String(), "level=INFO msg=listening service=grpc addr="+r.server.GRPCAddr().String())
 	r.stop()
 	if err := r.end(); err != nil {
 		t.Error(err)
@@ -137,9 +135,7 @@ func TestGRPCUnixSocket(t *testing.T) {
 	r.connections("grpc", 1)
 	_ = conn.Close()
 	r.connections("grpc", 0)
-	if !strings.Contains(r.log.String(), "a socket on which nobody listens any more was removed") {
-		t.Errorf("the log: %s", r.log)
-	}
+	says(t, r.log.String(), "a socket on which nobody listens any more was removed")
 	file := filepath.Join(t.TempDir(), "file")
 	must.Do(t, os.WriteFile(file, []byte("kept"), 0o600))
 	for name, address := range map[string]string{"another service's": path, "a file": file} {

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"os"
-	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -44,9 +43,7 @@ func TestGRPCTLS(t *testing.T) {
 	decides(t, kept)
 	refuses(t, r.dial(), "")
 	refuses(t, r.dial(secured(trusting(t, other, nil, ""))), "certificate")
-	if want := "service=grpc addr=" + r.server.GRPCAddr().String() + " tls=true client_certificates=false"; !strings.Contains(r.log.String(), want) {
-		t.Errorf("the log lacks %q:\n%s", want, r.log)
-	}
+	says(t, r.log.String(), "service=grpc addr="+r.server.GRPCAddr().String()+" tls=true client_certificates=false")
 	newCert, newKey := other.Issue(t, "grpc")
 	for to, from := range map[string]string{cert: newCert, key: newKey} {
 		text, err := os.ReadFile(from)
@@ -64,9 +61,7 @@ func TestGRPCTLS(t *testing.T) {
 		return err == nil
 	})
 	decides(t, kept)
-	if !strings.Contains(r.log.String(), "the certificate was reloaded") {
-		t.Errorf("the log:\n%s", r.log)
-	}
+	says(t, r.log.String(), "the certificate was reloaded")
 }
 
 // With a file of authorities clients need a certificate of one of them, and one with the name that is asked for.

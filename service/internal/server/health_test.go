@@ -136,9 +136,7 @@ func TestMetrics(t *testing.T) {
 		`rate_limiter_store_errors_total 1`,
 		`rate_limiter_store_states 42`,
 	} {
-		if !strings.Contains(text, want+"\n") {
-			t.Errorf("the metrics lack %s", want)
-		}
+		says(t, text, want+"\n")
 	}
 	if strings.Contains(text, "secret-key") {
 		t.Error("a metric carries a key")

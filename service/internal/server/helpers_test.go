@@ -319,6 +319,16 @@ func (r reply) problem(status int, texts ...string) {
 	}
 }
 
+// says expects that a text has others in it.
+func says(t testing.TB, text string, wants ...string) {
+	t.Helper()
+	for _, want := range wants {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%.9000s", want, text)
+		}
+	}
+}
+
 // newRequest makes a request of the handler, with a body unless it is "".
 func newRequest(method, path, body string) *http.Request {
 	if body == "" {

@@ -103,8 +103,6 @@ func TestWrongTokensAreCountedAndLogged(t *testing.T) {
 	}
 	metrics := f.get(apipath.Metrics).body
 	for outcome, want := range map[string]int{"invalid_token": 1000, "unauthenticated": 1, "forbidden": 1} {
-		if line := fmt.Sprintf("rate_limiter_api_refused_total{outcome=%q} %d\n", outcome, want); !strings.Contains(metrics, line) {
-			t.Errorf("the metrics lack %s", line)
-		}
+		says(t, metrics, fmt.Sprintf("rate_limiter_api_refused_total{outcome=%q} %d\n", outcome, want))
 	}
 }

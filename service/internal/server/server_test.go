@@ -246,11 +246,7 @@ func TestListenFails(t *testing.T) {
 		},
 	} {
 		s, _, err := startFails(t, test.change)
-		for _, want := range test.says {
-			if !strings.Contains(err.Error(), want) {
-				t.Errorf("%v, want %q", err, want)
-			}
-		}
+		says(t, err.Error(), test.says...)
 		if s.Addr() != nil {
 			t.Errorf("%v, and the server has an address", err)
 		}
@@ -260,9 +256,7 @@ func TestListenFails(t *testing.T) {
 func TestAdmin(t *testing.T) {
 	r := run(t, func(c *server.Config) { c.AdminListen = "127.0.0.1:0" })
 	addr := r.server.AdminAddr().String()
-	if want := "level=INFO msg=listening service=admin addr=" + addr + "\n"; !strings.Contains(r.log.String(), want) {
-		t.Errorf("the log lacks %q:\n%s", want, r.log)
-	}
+	says(t, r.log.String(), "level=INFO msg=listening service=admin addr="+addr+"\n")
 	send := func(host, origin, path string) reply {
 		request := r.request("GET", addr, path)
 		request.Host = host
@@ -329,11 +323,7 @@ func TestInvalidConfig(t *testing.T) {
 		"a collector twice":      {func(c *server.Config) { c.Collectors = []prometheus.Collector{one, one} }, []string{""}},
 	} {
 		_, _, err := startFails(t, test.change)
-		for _, want := range test.says {
-			if !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v, want %q", name, err, want)
-			}
-		}
+		says(t, err.Error(), test.says...)
 		if strings.Contains(err.Error(), "a b") || strings.Contains(err.Error(), "abc") {
 			t.Errorf("%s: the error tells a token:\n%v", name, err)
 		}

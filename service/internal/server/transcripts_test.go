@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -50,6 +51,7 @@ var rewrite = flag.Bool("rewrite", false, "write what the service answers into t
 //	  Origin: http://ADMIN         where the admin listener is
 //	admin PUT /api/v1/rules []     a request to the admin listener
 //	> CL.THROTTLE k 1 1 1          a command of the Redis protocol; several in a row are sent at once
+//	>> "PING\r\n\x00"            bytes on a connection of their own, and all answers until it ends
 //	rules [{"id":"a", ...}]        these rules come into force, or none; which are added, changed and removed
 //	+1.5s                          the store's clock goes on
 //	store unreachable              every call of the store fails from here on: unreachable, overloaded, faulty, or that text
@@ -139,6 +141,15 @@ func (s *transcript) step() {
 			s.out = append(s.out, "> "+command)
 		}
 		got = s.talk(said)
+	case word == ">>":
+		s.redis = s.service.talk(!s.remote)
+		go func() {
+			_, _ = io.WriteString(s.redis, repeated.ReplaceAllStringFunc(must.Get(strconv.Unquote(rest))(s.t), repeat))
+		}()
+		for last := ""; last != "EOF"; got = append(got, last) {
+			last = s.masked(s.redis.hear())
+		}
+		s.redis = nil
 	case word == "metrics":
 		got = s.metrics(rest)
 	case word == "rules":

@@ -80,11 +80,7 @@ func TestDenialsNameTeams(t *testing.T) {
 	if s := sender.Stats(); s.Queued != 2 || s.Repeated != 0 {
 		t.Errorf("alerts: %+v, want one for each team", s)
 	}
-	for _, want := range []string{"client=ads reason=limit", "client=mail reason=limit"} {
-		if !strings.Contains(text.String(), want) {
-			t.Errorf("no line has %s:\n%s", want, &text)
-		}
-	}
+	says(t, text.String(), "client=ads reason=limit", "client=mail reason=limit")
 }
 
 // Rules that were accepted once come into force with a path that is written as for another router, and the log says so,
