@@ -10,7 +10,6 @@ import (
 
 	"github.com/stint-go/stint/service/internal/adminapi"
 	"github.com/stint-go/stint/service/internal/rulestore"
-	"github.com/stint-go/stint/service/internal/server"
 )
 
 func (r reply) list() (ids []string, page adminapi.RuleList) {
@@ -76,31 +75,5 @@ func TestConcurrentEditorsLoseNoEdit(t *testing.T) {
 	editing.Wait()
 	if got := fixtures[1].ask("GET", "/api/v1/rules/a", "").is(200); !strings.Contains(got.body, fmt.Sprintf(`"priority":%d`, editors)) || got.header.Get(adminapi.HeaderRevision) != fmt.Sprint(editors+1) {
 		t.Errorf("after %d edits: revision %s of %s", editors, got.header.Get(adminapi.HeaderRevision), got.body)
-	}
-}
-
-// Edits that are lost when the process ends are warned of once, and the dashboard is told.
-func TestForgottenRules(t *testing.T) {
-	for _, forgotten := range []bool{true, false} {
-		d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) {
-			c.RulesPlace, c.RulesForgotten = "somewhere", forgotten
-		})
-		const warning = `level=WARN msg="edited rules are kept in the memory of this process`
-		edit := func(enabled bool) string {
-			body := fmt.Sprintf(`{"id":"a","scope":"per_ip","enabled":%v,`+fiveAnHour+`}`, enabled)
-			d.ask("PUT", "/api/v1/rules/a", body)
-			return d.log.String()
-		}
-		if log := d.log.String(); strings.Contains(log, warning) {
-			t.Errorf("before the first edit: %s", log)
-		}
-		want := map[bool]int{true: 1}[forgotten]
-		for _, enabled := range []bool{true, false, false} {
-			if log := edit(enabled); strings.Count(log, warning) != want {
-				t.Errorf("forgotten %v: the log is %s", forgotten, log)
-			}
-		}
-		session := d.attack("GET", "/session", "", func(*http.Request) {}).is(200).body
-		says(t, session, fmt.Sprintf(`"rules":{"from":"somewhere","editable":true,"forgotten":%v}`, forgotten))
 	}
 }

@@ -31,16 +31,3 @@ func TestSignedOut(t *testing.T) {
 		d.attack("GET", "/api/v1/rules", "", with(other)).is(200) // a session of its own
 	}
 }
-
-// A form can't sign in: of what a form sends, nothing is JSON.
-func TestSignInTakesJSON(t *testing.T) {
-	d := newAdminFixture(t, rulestore.NewMemory(), func(c *server.Config) {
-		c.Admin.Tokens = []server.AdminToken{{Token: adminToken, Name: "alice", Role: server.RoleWrite}}
-	})
-	for _, kind := range []string{"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"} {
-		got := d.attack("POST", "/session", `{"token":"`+adminToken+`"}`, func(r *http.Request) { r.Header.Set("Content-Type", kind) })
-		if got.status != http.StatusUnsupportedMediaType || len(got.header["Set-Cookie"]) > 0 {
-			t.Errorf("%q: %d, cookies %q", kind, got.status, got.header["Set-Cookie"])
-		}
-	}
-}

@@ -167,27 +167,14 @@ func (r *running) connections(service string, want int) {
 	})
 }
 
-func TestGRPCConnectionsAreCounted(t *testing.T) {
-	r := runGRPC(t, func(c *server.Config) { c.MetricsAge = -1 })
-	r.connections("grpc", 0)
-	var conns []*grpc.ClientConn
-	for i := range 3 {
-		conns = append(conns, r.dial())
-		decides(t, conns[i])
-		r.connections("grpc", i+1)
-	}
-	for _, conn := range conns {
-		_ = conn.Close()
-	}
-	r.connections("grpc", 0)
-}
-
-// Beyond MaxConnections a connection is refused, and let in when another has ended.
+// Connections are counted. Beyond MaxConnections one is refused, and let in when another has ended.
 func TestGRPCMaxConnections(t *testing.T) {
 	r := runGRPC(t, func(c *server.Config) { c.HTTP.MaxConnections, c.MetricsAge = 2, -1 })
 	first, second, third := r.dial(), r.dial(), r.dial()
-	decides(t, first)
-	decides(t, second)
+	for i, conn := range []*grpc.ClientConn{first, second} {
+		r.connections("grpc", i)
+		decides(t, conn)
+	}
 	refuses(t, third, "")
 	decides(t, first)
 	r.connections("grpc", 2)
@@ -196,6 +183,8 @@ func TestGRPCMaxConnections(t *testing.T) {
 		_, err := rate(t.Context(), third, "x")
 		return err == nil
 	})
+	_, _ = first.Close(), third.Close()
+	r.connections("grpc", 0)
 	if body := r.get("/metrics").body; strings.Contains(body, `rate_limiter_connections_closed_total{cause="refused_full",service="grpc"} 0`) || !strings.Contains(body, `service="grpc"`) {
 		t.Error("refused connections are not counted")
 	}

@@ -42,13 +42,14 @@ var rewrite = flag.Bool("rewrite", false, "write what the service answers into t
 //	service remote                 the Redis protocol is asked from another machine
 //	service shared                 ... and the store is not this process's own
 //	service file                   its rules are from a file, and nothing follows them
+//	service forgotten              its rules can be edited, and are lost when the process ends
 //	service observed               what observers are told is told behind each answer
 //	service again                  a new service by the settings of the last one, with those below in their place
 //	GET /api/v1/rate-limit/check?key=k
 //	POST /api/v1/rate-limit/check {"key":"k"}
 //	  X-Cost: 3                    a field of the request; peer is where it comes from, and a line such as
 //	  traefik GET /login           all that this proxy sends of a request that it asks about; nginx likewise
-//	  Origin: http://ADMIN         where the admin listener is
+//	  Origin: http://ADMIN         where the admin listener is; tag1 is the first entity tag or cookie that was told
 //	admin PUT /api/v1/rules []     a request to the admin listener
 //	> CL.THROTTLE k 1 1 1          a command of the Redis protocol; several in a row are sent at once
 //	>> "PING\r\n\x00"            bytes on a connection of their own, and all answers until it ends
@@ -100,7 +101,7 @@ type transcript struct {
 	told     []string      // what observers are told
 	away     bool          // whether a failure policy may decide, by a clock of its own
 	logged   int           // how much of the log has been told
-	tags     []string      // the entity tags, by their numbers
+	tags     []string      // the entity tags and cookies, by their numbers
 }
 
 // indented takes the lines that begin so.
@@ -236,6 +237,9 @@ func (s *transcript) start(kind, settings string) {
 		if kept := c.Store.(*store); loaded.Store.MaxHolds < bounds.DefaultMaxHolds {
 			kept.Store = memstore.New(memstore.Config{Now: kept.time, MaxHolds: loaded.Store.MaxHolds})
 		}
+		if c.RulesForgotten = kind == "forgotten"; c.RulesForgotten {
+			c.RulesPlace = "somewhere"
+		}
 		if strings.HasSuffix(kind, "observed") {
 			c.Observers = []stint.Observer{s.observe}
 		}
@@ -361,12 +365,13 @@ func (s *transcript) ask(line string, fields []string) []string {
 	for _, name := range slices.Sorted(maps.Keys(got.header)) {
 		switch value := strings.Join(got.header[name], ", "); {
 		case slices.Contains([]string{"X-Request-Id", "Date", "Content-Length"}, name):
-		case name == "Etag":
-			n := slices.Index(s.tags, value)
+		case name == "Etag", name == "Set-Cookie": // a name in place of what is another one each time
+			tag, rest, _ := strings.Cut(value, ";")
+			n := slices.Index(s.tags, tag)
 			if n < 0 {
-				n, s.tags = len(s.tags), append(s.tags, value)
+				n, s.tags = len(s.tags), append(s.tags, tag)
 			}
-			told = append(told, fmt.Sprint("Etag: tag", n+1))
+			told = append(told, strings.TrimSuffix(fmt.Sprintf("%s: tag%d;%s", name, n+1, rest), ";"))
 		case value == defaults[name], name == "Content-Type" && value == apipath.ProblemType:
 		default:
 			told = append(told, name+": "+s.masked(value))

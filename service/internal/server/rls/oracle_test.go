@@ -41,9 +41,9 @@ func (a *asked) op(verb stint.Verb) stint.Op {
 	return stint.Op{Verb: verb, Claim: stint.Claim{Key: a.value, Policy: a.limit.policy, Permits: max(a.hits, 1)}}
 }
 
-// decide says what a request is told: whether it is denied, and of each descriptor whether it exceeds and what remains.
-func (m *model) decide(list []asked, now stint.Instant) (denied bool, exceeds []bool, remaining []int64) {
-	exceeds, remaining = make([]bool, len(list)), make([]int64, len(list))
+// decide says what a request is told: whether it is denied, and of each descriptor whether it exceeds.
+func (m *model) decide(list []asked, now stint.Instant) (denied bool, exceeds []bool) {
+	exceeds = make([]bool, len(list))
 	fits := func(o *oracle.Oracle, i int) bool { // it takes if it fits, and says what is left
 		a := &list[i]
 		if a.limit.policy == nil {
@@ -97,7 +97,7 @@ func (m *model) decide(list []asked, now stint.Instant) (denied bool, exceeds []
 			fits(m.oracle, i)
 		}
 	}
-	return denied, exceeds, remaining
+	return denied, exceeds
 }
 
 // remaining is what is left of a limit for a value now.
@@ -161,7 +161,7 @@ func TestAtomicAgainstTheOracle(t *testing.T) {
 			r.Descriptors = append(r.Descriptors, costing(a.limit.key+"="+a.value, a.hits))
 		}
 		got := must.Get(s.ShouldRateLimit(t.Context(), r))(t)
-		denied, exceeds, _ := m.decide(list, clock.Instant())
+		denied, exceeds := m.decide(list, clock.Instant())
 		codes[denied]++
 		if (got.OverallCode == over) != denied {
 			t.Fatalf("request %d, %v: %v, want denied %v", n, r.Descriptors, got, denied)
