@@ -19,7 +19,8 @@ func TestChangesOfScopeShowNoAPIKeys(t *testing.T) {
 		c.Admin.Tokens = []server.AdminToken{{Token: reader}, {Token: adminToken, Role: server.RoleWrite}}
 	})
 	d.token = adminToken
-	d.ask("POST", "/api/v1/rules", `{"id":"one","missing":"skip","scope":"per_api_key","overrides":[{"key":"`+secret+`","unlimited":true}],`+fiveAnHour+`}`).is(201)
+	const overrides = `"overrides":[{"key":"` + secret + `","unlimited":true}],`
+	d.ask("POST", "/api/v1/rules", `{"id":"one","missing":"skip","scope":"per_api_key",`+overrides+fiveAnHour+`}`).is(201)
 	must.Get(d.manager.Edit(t.Context(), rulestore.Author{}, func(draft *rulestore.Draft) error {
 		rule, _ := draft.Rule("one")
 		rule.Scope = []string{rules.PerUser}
@@ -40,12 +41,14 @@ func TestChangesOfScopeShowNoAPIKeys(t *testing.T) {
 func TestOverrideThatEnds(t *testing.T) {
 	d := newAdminFixture(t, rulestore.NewMemory(), nil)
 	d.ask("PUT", "/api/v1/rules/quota", `{"scope":"per_user","missing":"deny",`+fiveAnHour+`}`).is(201)
+	const least, most = 2 * time.Hour, 2*time.Hour + time.Second
 	before := time.Now()
 	d.ask("PUT", "/api/v1/rules/quota/overrides/ann", `{"unlimited":true,"for":"2h"}`).is(201)
 	after := time.Now()
 	var shown struct{ Until time.Time }
 	text := d.ask("GET", "/api/v1/rules/quota/overrides/ann", "").is(200).body
-	if err := json.Unmarshal([]byte(text), &shown); err != nil || shown.Until.Before(before.Add(2*time.Hour)) || shown.Until.After(after.Add(2*time.Hour+time.Second)) {
-		t.Errorf("%s, %v, want 2 hours from %v on", text, err, before)
+	must.Do(t, json.Unmarshal([]byte(text), &shown))
+	if shown.Until.Before(before.Add(least)) || shown.Until.After(after.Add(most)) {
+		t.Errorf("%s, want 2 hours from %v on", text, before)
 	}
 }

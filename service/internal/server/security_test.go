@@ -51,8 +51,9 @@ func manage() []call {
 func TestListenersAndTheLog(t *testing.T) {
 	tokens := func(c *server.Config) { c.API.Tokens = []string{apiToken} }
 	open := func(c *server.Config) { c.API.Open = true }
+	closed := func(c *server.Config) { c.API.ExplicitKeys = false }
 	const here, others, refused, anyone = "127.0.0.1:0", "0.0.0.0:0", "are refused", "anyone who can reach"
-	const http, resp = "service=http ", "service=resp "
+	const http, resp, machine = "service=http ", "service=resp ", "anyone on this machine"
 	for name, test := range map[string]struct {
 		listen, resp string
 		change       func(*server.Config)
@@ -60,16 +61,16 @@ func TestListenersAndTheLog(t *testing.T) {
 		warns        map[string]string // by the listener that is named
 	}{
 		"loopback":               {here, "", nil, 200, map[string]string{http: "anyone on this machine may name keys"}},
-		"all addresses":          {others, "", nil, 403, map[string]string{http: "explicit keys, reset, settle and evaluate are refused"}},
-		"all addresses, open":    {others, "", open, 200, map[string]string{http: "anyone who can reach the service may name keys"}},
+		"all addresses":          {others, "", nil, 403, map[string]string{http: "keys, reset, settle and evaluate " + refused}},
+		"all addresses, open":    {others, "", open, 200, map[string]string{http: anyone + " the service may name keys"}},
 		"all addresses, tokens":  {others, "", tokens, 401, map[string]string{"": "tokens are sent unencrypted"}},
 		"loopback, tokens":       {here, "", tokens, 401, nil},
 		"an address of no host":  {":0", "", nil, 403, map[string]string{http: refused}},
-		"loopback by its name":   {"localhost:0", "", nil, 200, map[string]string{http: "anyone on this machine"}},
-		"loopback, closed by us": {here, "", func(c *server.Config) { c.API.ExplicitKeys = false }, 403, map[string]string{http: "anyone on this machine"}},
-		"both on loopback":       {here, here, nil, 200, map[string]string{http: "anyone on this machine", resp: "anyone on this machine"}},
-		"resp for others":        {here, others, nil, 200, map[string]string{http: "anyone on this machine", resp: refused}},
-		"http for others":        {others, here, nil, 403, map[string]string{http: refused, resp: "anyone on this machine"}},
+		"loopback by its name":   {"localhost:0", "", nil, 200, map[string]string{http: machine}},
+		"loopback, closed by us": {here, "", closed, 403, map[string]string{http: machine}},
+		"both on loopback":       {here, here, nil, 200, map[string]string{http: machine, resp: machine}},
+		"resp for others":        {here, others, nil, 200, map[string]string{http: machine, resp: refused}},
+		"http for others":        {others, here, nil, 403, map[string]string{http: refused, resp: machine}},
 		"open, one on others":    {here, others, open, 200, map[string]string{http: anyone, resp: anyone}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -104,7 +104,8 @@ func (r *running) end() error {
 
 func (r *running) request(method, addr, path string, body ...string) *http.Request {
 	r.t.Helper()
-	return must.Get(http.NewRequestWithContext(r.t.Context(), method, "http://"+addr+path, strings.NewReader(strings.Join(body, ""))))(r.t)
+	text := strings.NewReader(strings.Join(body, ""))
+	return must.Get(http.NewRequestWithContext(r.t.Context(), method, "http://"+addr+path, text))(r.t)
 }
 
 func (r *running) send(request *http.Request) reply {
@@ -314,13 +315,22 @@ func TestInvalidConfig(t *testing.T) {
 		"fields of identity": {func(c *server.Config) {
 			c.Identity = config.Identity{User: "X User", APIKey: "X-Key:", Attributes: map[string]string{"plan": "X:"}}
 			c.Policies[""] = pushLimits()
-		}, []string{`identity.user is "X User"`, `identity.api_key is "X-Key:"`, `identity.attributes.plan is "X:"`, `policies is ""`}},
-		"a token with blanks":    {admins(server.AdminToken{Token: "a b c d"}), []string{"a token of 7 bytes"}},
-		"a role":                 {admins(server.AdminToken{Token: "abc", Role: 7}), []string{"a token with role 7"}},
-		"a name":                 {admins(server.AdminToken{Token: "abc", Name: strings.Repeat("n", 65)}), []string{"a token's name of 65 bytes"}},
-		"a name of two lines":    {admins(server.AdminToken{Token: "abc", Name: "a\n"}), []string{"a token's name of 2 bytes"}},
-		"a token with two roles": {admins(server.AdminToken{Token: "abc"}, server.AdminToken{Token: "abc", Role: server.RoleWrite}), []string{"there twice"}},
-		"a collector twice":      {func(c *server.Config) { c.Collectors = []prometheus.Collector{one, one} }, []string{""}},
+		}, []string{
+			`identity.user is "X User"`, `identity.api_key is "X-Key:"`, `identity.attributes.plan is "X:"`, `policies is ""`,
+		}},
+		"a token with blanks": {admins(server.AdminToken{Token: "a b c d"}), []string{"a token of 7 bytes"}},
+		"a role":              {admins(server.AdminToken{Token: "abc", Role: 7}), []string{"a token with role 7"}},
+		"a name": {
+			admins(server.AdminToken{Token: "abc", Name: strings.Repeat("n", 65)}), []string{"a token's name of 65 bytes"},
+		},
+		"a name of two lines": {
+			admins(server.AdminToken{Token: "abc", Name: "a\n"}), []string{"a token's name of 2 bytes"},
+		},
+		"a token with two roles": {
+			admins(server.AdminToken{Token: "abc"}, server.AdminToken{Token: "abc", Role: server.RoleWrite}),
+			[]string{"there twice"},
+		},
+		"a collector twice": {func(c *server.Config) { c.Collectors = []prometheus.Collector{one, one} }, []string{""}},
 	} {
 		_, _, err := startFails(t, test.change)
 		says(t, err.Error(), test.says...)

@@ -253,7 +253,7 @@ func TestStorePanics(t *testing.T) {
 	for range 100 {
 		fails(t, s, request, codes.Internal, "the service has a fault; its log says which")
 	}
-	if strings.Count(text.String(), "\n") != 1 || !strings.Contains(text.String(), "level=ERROR") || !strings.Contains(text.String(), "fault=broken") {
+	if log := text.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, "level=ERROR") || !strings.Contains(log, "fault=broken") {
 		t.Errorf("the log:\n%s", text)
 	}
 	faulty.Inject(nil)
