@@ -21,18 +21,19 @@ import (
 func TestWaitBlocksUntilAdmitted(t *testing.T) {
 	for name, test := range map[string]struct {
 		limit stint.Limit
-		want  []time.Duration // in seconds
+		want  []int // in seconds
 	}{
-		"admitted":       {stint.TokenBucket(2, stint.PerSecond(1)), []time.Duration{0, 0, 1, 2}},
-		"turns":          {stint.LeakyBucket(2, stint.PerSecond(1)), []time.Duration{0, 1, 2, 3}},
-		"denied counted": {stint.SlidingWindowLog(1, time.Minute).CountingDenied(), []time.Duration{0, 60, 120}},
+		"admitted":       {stint.TokenBucket(2, stint.PerSecond(1)), []int{0, 0, 1, 2}},
+		"turns":          {stint.LeakyBucket(2, stint.PerSecond(1)), []int{0, 1, 2, 3}},
+		"denied counted": {stint.SlidingWindowLog(1, time.Minute).CountingDenied(), []int{0, 60, 120}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				limiter, start := newLimiter(t, test.limit), time.Now()
-				for i, want := range test.want {
-					if d, err := limiter.Wait(t.Context(), "k"); err != nil || !d.Allowed || time.Since(start) != want*time.Second {
-						t.Errorf("request %d: %+v, %v after %v, want %ds", i, d, err, time.Since(start), want)
+				for i, seconds := range test.want {
+					want := time.Duration(seconds) * time.Second
+					if d, err := limiter.Wait(t.Context(), "k"); err != nil || !d.Allowed || time.Since(start) != want {
+						t.Errorf("request %d: %+v, %v after %v, want %v", i, d, err, time.Since(start), want)
 					}
 				}
 			})

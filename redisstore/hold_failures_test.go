@@ -19,10 +19,6 @@ func holdVerb(t *testing.T, store stint.Store, verb stint.Verb, policy *stint.Po
 	return h, d, err
 }
 
-func gateway(t *testing.T) *stint.Policy {
-	return policyOf(t, "gateway", stint.Concurrency(2).WithCost(1), stint.FixedWindow(100, 24*time.Hour).FromFirst().Named("tokens"))
-}
-
 // Many processes reserve, renew, grow, commit and cancel the same ids at once, each message several times: every id is
 // charged once, what one end said every other one is told, and in the end all places are free.
 func TestHoldsUnderDuplicates(t *testing.T) {

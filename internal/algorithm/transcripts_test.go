@@ -194,8 +194,10 @@ func (s *transcript) finish() {
 func (s *transcript) modelled(st step) string {
 	s.t.Helper()
 	policy := must.Get(stint.NewPolicy("", s.limits[st.limit]))(s.t)
-	op := stint.Op{Verb: stint.VerbTry, Claim: stint.Claim{Key: "k", Policy: policy, Permits: st.n, Keep: st.keep}}
+	op := stint.Op{Claim: stint.Claim{Key: "k", Policy: policy, Permits: st.n, Keep: st.keep}}
 	switch st.action {
+	case algorithm.Take:
+		op.Verb = stint.VerbTry
 	case algorithm.Peek:
 		op.Verb = stint.VerbPeek
 	case algorithm.Settle:

@@ -57,11 +57,12 @@ func TestJSON(t *testing.T) {
 			t.Errorf("the rule has no %s", of.Type().Field(i).Name)
 		}
 	}
+	text := strings.TrimSpace(string(must.Get(os.ReadFile("testdata/rule.json"))(t)))
 	for want, rule := range map[string]rules.Rule{
 		`{}`: {},
-		`{"id":"a","scope":"global","unlimited":true}`:                            {ID: "a", Scope: []string{rules.Global}, Unlimited: true},
-		`{"borrow":"50/s"}`:                                                       {Borrow: rules.Borrow{Rate: stint.PerSecond(50)}},
-		strings.TrimSpace(string(must.Get(os.ReadFile("testdata/rule.json"))(t))): full,
+		`{"id":"a","scope":"global","unlimited":true}`: {ID: "a", Scope: []string{rules.Global}, Unlimited: true},
+		`{"borrow":"50/s"}`:                            {Borrow: rules.Borrow{Rate: stint.PerSecond(50)}},
+		text:                                           full,
 	} {
 		if got, err := rulefile.JSON(rule); err != nil || string(got) != want {
 			t.Errorf("got %s, %v; want %s", got, err, want)

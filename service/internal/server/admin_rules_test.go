@@ -12,19 +12,6 @@ import (
 	"github.com/stint-go/stint/service/internal/rulestore"
 )
 
-func (r reply) list() (ids []string, page adminapi.RuleList) {
-	r.t.Helper()
-	r.into(&page)
-	for _, text := range page.Rules {
-		var rule struct{ ID string }
-		if err := json.Unmarshal(text, &rule); err != nil {
-			r.t.Fatal(err)
-		}
-		ids = append(ids, rule.ID)
-	}
-	return ids, page
-}
-
 // Two servers on one store are two processes: what one creates is in force in the other, and of
 // two editors with one tag the second is told so.
 func TestTwoProcessesOfOneRegistry(t *testing.T) {
