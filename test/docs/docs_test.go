@@ -20,12 +20,12 @@ func pages(t *testing.T) map[string]string {
 		"docs/internals/*.md", "docs/adr/*.md", "bench/*.md", "examples/README.md", "examples/*/README.md")
 }
 
-// plain is Go code without the space around lines, without directives, without what examples and tests do about
+// plain is Go code without the space around lines, without directives and the package of a program, without what examples and tests do about
 // errors, and with an address, a clock and a timeout as a reader would write them: a busy machine needs a longer one.
 func plain(code string) string {
 	var lines []string
 	for line := range strings.Lines(code) {
-		if line = strings.TrimSpace(line); !strings.HasPrefix(line, "//nolint:") {
+		if line = strings.TrimSpace(line); line != "package main" && !strings.HasPrefix(line, "//nolint:") {
 			lines = append(lines, line)
 		}
 	}

@@ -3,7 +3,9 @@ package docs_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -133,6 +135,19 @@ func TestFewerRights(t *testing.T) {
 	for _, right := range fewer {
 		if !slices.Contains(all, right) {
 			t.Errorf("%s is not in the line of all rights", right)
+		}
+	}
+	// Nothing is given that nothing asks for: neither a script of ours nor what connections do by themselves.
+	code := read(t, "redisstore/internal/wire/*.lua", "service/internal/activity/*.lua", "service/internal/rulestore/redis/*.lua",
+		"redisstore/*.go", "redisstore/rueidis/*.go")
+	maps.DeleteFunc(code, func(name, _ string) bool { return strings.HasSuffix(name, "_test.go") })
+	asked := strings.Join(slices.Collect(maps.Values(code)), "\n")
+	connects := []string{"+select", "+asking", "+eval", "+evalsha", "+cluster|slots", "+cluster|shards"}
+	for _, right := range all {
+		command, isCommand := strings.CutPrefix(right, "+")
+		quoted := `(?i)['"]` + regexp.QuoteMeta(strings.ReplaceAll(command, "|", `", "`)) + `['"]`
+		if isCommand && !slices.Contains(connects, right) && !regexp.MustCompile(quoted).MatchString(asked) {
+			t.Errorf("nothing asks for %s, which the page gives", right)
 		}
 	}
 	// What scripts call after a long time, or of long logs, as well.
