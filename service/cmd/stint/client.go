@@ -79,11 +79,12 @@ var listenerOf = map[string]string{
 
 // A service is the one that a command calls.
 type service struct {
-	base   *url.URL
-	flag   string // that names it
-	token  string
-	client *http.Client
-	close  func()
+	base     *url.URL
+	flag     string // that names it
+	token    string
+	variable string // the environment variable that the token may be in
+	client   *http.Client
+	close    func()
 }
 
 // A call is one request, a GET unless it has another method.
@@ -120,7 +121,7 @@ func (a *apiCommand) service() (*service, error) {
 	}
 	// A redirect is no answer of stint, and is shown as such.
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	return &service{base, a.flag, token, client, client.CloseIdleConnections}, nil
+	return &service{base, a.flag, token, a.tokenVariable, client, client.CloseIdleConnections}, nil
 }
 
 // send sends a request. An error says how to go on; it does not show the query, which holds the
@@ -221,6 +222,9 @@ func (s *service) read(response *http.Response, answer any) ([]byte, error) {
 		if response.StatusCode == http.StatusNotFound && strings.HasPrefix(problem.Detail, "path is ") {
 			return nil, fmt.Errorf("%s is another listener: --%s takes the URL of %s", s.base.Redacted(), s.flag,
 				listenerOf[s.flag])
+		}
+		if response.StatusCode == http.StatusUnauthorized {
+			return nil, fmt.Errorf("%w. Give a token by --token-file, or in %s", &problem, s.variable)
 		}
 		return nil, &problem
 	}
