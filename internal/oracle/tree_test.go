@@ -83,6 +83,7 @@ type node struct {
 	children []*node
 	limit    stint.Limit
 	policy   *stint.Policy
+	other    *stint.Policy // of another version of the limit, which the store knows as long as this is here
 	late     int64
 	paid     int64         // of late, what was paid back
 	paidAt   stint.Instant // when it was
@@ -182,11 +183,25 @@ func (tr *tree) add(parent *node, name string, capacity, rate int64) *node {
 	n := &node{name: name, parent: parent}
 	debt := tr.pick(0, 0, stint.NoDebt, 1+tr.rng.Int64N(capacity))
 	tr.set(n, capacity, rate, debt)
+	if tr.changes {
+		tr.announce(n)
+	}
 	if parent != nil {
 		parent.children = append(parent.children, n)
 	}
 	tr.nodes = append(tr.nodes, n)
 	return n
+}
+
+// announce lets the store know another version of a limit, before its first change. While it knows several, a store keeps
+// a full bucket until that is worth an untouched one to all of them, as the model does; while it knows one, only until it
+// is full.
+func (tr *tree) announce(n *node) {
+	limit := n.limit
+	limit.Capacity++
+	n.other = must.Get(stint.NewPolicy(n.name, limit))(tr)
+	claim := stint.Claim{Key: "nobody", Policy: n.other, Permits: 1}
+	must.Get(tr.store.Decide(tr.Context(), stint.Op{Verb: stint.VerbPeek, Claim: claim}))(tr)
 }
 
 func (tr *tree) set(n *node, capacity, rate, debt int64) {
