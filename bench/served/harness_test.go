@@ -6,7 +6,6 @@ package served
 import (
 	"encoding/json"
 	"flag"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/stint-go/stint/bench/internal/proc"
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testprogram"
 )
 
 var (
@@ -26,24 +26,14 @@ var (
 var program string
 
 func TestMain(m *testing.M) {
-	os.Exit(func() int {
-		if flag.Parse(); flag.Lookup("test.bench").Value.String() == "" {
-			return m.Run() // tests don't need it
-		}
-		dir, err := os.MkdirTemp("", "served")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer func() { _ = os.RemoveAll(dir) }()
-		program = filepath.Join(dir, "stint")
-		build := exec.Command("go", "build", "-tags", "grpcnotrace", "-o", program, "github.com/stint-go/stint/service/cmd/stint") //nolint:noctx // it ends
-		if said, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "%v: %s\n", err, said)
-			return 1
-		}
+	if flag.Parse(); flag.Lookup("test.bench").Value.String() == "" {
+		os.Exit(m.Run()) // tests don't need it
+	}
+	var programs string
+	os.Exit(testprogram.Main(func() int {
+		program = filepath.Join(programs, "stint")
 		return m.Run()
-	}())
+	}, &programs, "../../service/cmd/stint"))
 }
 
 // serve starts `stint serve` with a configuration, and with a listener at an address by the flag. It returns its number.

@@ -16,6 +16,7 @@ import (
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/internal/leaks"
 	"github.com/stint-go/stint/internal/must"
+	"github.com/stint-go/stint/internal/testprogram"
 	"github.com/stint-go/stint/memstore"
 	"github.com/stint-go/stint/redisstore"
 	"github.com/stint-go/stint/redisstore/rueidis"
@@ -69,24 +70,8 @@ type site struct {
 	struck, healed time.Duration
 }
 
-// patience is how long a condition may take to come true.
-const patience = 5 * time.Minute
-
 // until waits for a condition.
-func until(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	end := time.NewTimer(patience)
-	defer end.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-end.C:
-			t.Fatalf("waited %v until %s", patience, what)
-		}
-	}
-}
+var until = testprogram.Until
 
 // changes are the changes of state that a store told.
 type changes struct {
