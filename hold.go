@@ -107,10 +107,10 @@ func (op *Op) validateHold() error {
 		return Invalid("hold", "a hold", "none with "+op.Verb.String())
 	case h == nil:
 		return Invalid("hold", "nil", "a hold with an id")
-	case len(h.ID) == 0 || len(h.ID) > bounds.MaxHoldIDBytes || !printable(h.ID):
-		return Invalid("id", h.ID, fmt.Sprintf("1 to %d printable characters of ASCII", bounds.MaxHoldIDBytes))
-	case h.TTL != 0 && (h.TTL < bounds.MinHoldTTL || h.TTL > bounds.MaxHoldTTL || h.TTL%time.Microsecond != 0):
-		return Invalid("ttl", h.TTL, "1s to 1h in whole microseconds")
+	case !bounds.IsHoldID(h.ID):
+		return Invalid("id", h.ID, bounds.HoldIDs)
+	case h.TTL != 0 && !bounds.IsHoldTTL(h.TTL):
+		return Invalid("ttl", h.TTL, bounds.HoldTTLs)
 	case h.ExpiresAt < 0 || h.ExpiresAt > latestExpiry:
 		return Invalid("expiresAt", int64(h.ExpiresAt), "microseconds since the Unix epoch, as the Reserve said")
 	case h.Via > 0 && int(h.Via) >= op.firstWays():

@@ -464,7 +464,7 @@ func (f *faults) name(param, name string) {
 	if len(name) > bounds.MaxNameBytes {
 		f.add(param, name, fmt.Sprintf("at most %d bytes", bounds.MaxNameBytes))
 	}
-	if !printable(name) {
+	if !bounds.Printable(name) {
 		f.add(param, name, "printable ASCII")
 	}
 }

@@ -147,16 +147,6 @@ func (p *Policy) overlaps(q *Policy) bool {
 	return false
 }
 
-// printable reports whether a text is printable ASCII.
-func printable(text string) bool {
-	for i := range len(text) {
-		if text[i] < 0x20 || text[i] > 0x7e {
-			return false
-		}
-	}
-	return true
-}
-
 // canBeWay reports why the policy can't be decided as one of several ways.
 func (p *Policy) canBeWay() error {
 	for _, l := range p.limits {

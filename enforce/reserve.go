@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/rules"
 )
@@ -28,6 +29,9 @@ func (l *Limiter) Reserve(
 	v *Verdict,
 ) (reservation *stint.Reservation, err error) {
 	defer func() { _ = v.clearOnError(err) }()
+	if err := checkHold(&hold, true); err != nil {
+		return nil, err
+	}
 	if err := l.Steps().Prepare(r, v, stint.VerbReserve); err != nil || !v.Allowed {
 		return nil, err
 	}
@@ -49,6 +53,18 @@ func (l *Limiter) Reserve(
 	}
 	v.claims = claims
 	return reservation, nil
+}
+
+// checkHold reports what is wrong with the ID and the TTL of a hold, also where no limit holds for the request, so that
+// no store says it. An ID of "" is random if it may be.
+func checkHold(h *stint.Hold, random bool) error {
+	switch {
+	case !bounds.IsHoldID(h.ID) && (h.ID != "" || !random):
+		return stint.Invalid("id", h.ID, bounds.HoldIDs)
+	case h.TTL != 0 && !bounds.IsHoldTTL(h.TTL):
+		return stint.Invalid("ttl", h.TTL, bounds.HoldTTLs)
+	}
+	return nil
 }
 
 // End commits or cancels what Reserve holds for a request, by the hold's ID: what ends it where the
@@ -74,6 +90,9 @@ func (l *Limiter) End(
 	v *Verdict,
 ) (err error) {
 	defer func() { _ = v.clearOnError(err) }()
+	if err := checkHold(&hold.Hold, false); err != nil {
+		return err
+	}
 	if err := l.Steps().Prepare(r, v, verb); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -153,6 +154,23 @@ func TestReserveOfNothing(t *testing.T) {
 	limiter, _ := newLimiter(t, append(metering(), banned)...)
 	if r, v := reserve(t, limiter, alice, stint.Hold{}); r != nil || v.Allowed || v.Outcome != rules.Banned {
 		t.Errorf("%v, %+v", r, v)
+	}
+}
+
+// What a hold says of itself is judged whether a limit holds for the request or not.
+func TestFaultsOfHoldsOfNothing(t *testing.T) {
+	limiter, _ := newLimiter(t)
+	v := new(enforce.Verdict)
+	for _, hold := range []stint.Hold{{ID: "a\x7f"}, {ID: strings.Repeat("a", 129)}, {ID: "a", TTL: time.Millisecond}, {TTL: 2 * time.Hour}} {
+		if r, err := limiter.Reserve(t.Context(), &alice, hold, v); r != nil || !errors.Is(err, stint.ErrInvalid) {
+			t.Errorf("%+v is reserved: %v, %v", hold, r, err)
+		}
+		for _, verb := range []stint.Verb{stint.VerbCommit, stint.VerbCancel} {
+			err := limiter.End(t.Context(), &alice, verb, &stint.HoldOp{Hold: hold}, 0, 0, nil, nil, v)
+			if !errors.Is(err, stint.ErrInvalid) {
+				t.Errorf("%v of %+v: %v", verb, hold, err)
+			}
+		}
 	}
 }
 

@@ -459,9 +459,8 @@ func (r *Rule) validateOutcome(f *faults) {
 		f.invalid("partition_by", r.PartitionBy,
 			fmt.Sprintf("the name of an attribute, up to %d bytes without control characters", maxText))
 	}
-	ttl := r.Reserve.TTL
-	if ttl != 0 && (ttl < bounds.MinHoldTTL || ttl > bounds.MaxHoldTTL || ttl%time.Microsecond != 0) {
-		f.invalid("reserve.ttl", ttl, "1s to 1h in whole microseconds")
+	if ttl := r.Reserve.TTL; ttl != 0 && !bounds.IsHoldTTL(ttl) {
+		f.invalid("reserve.ttl", ttl, bounds.HoldTTLs)
 	}
 	if e := r.Reserve.OnExpiry; e != "" && e != Release && e != Keep {
 		f.invalid("reserve.on_expiry", string(e), "release or keep")

@@ -41,11 +41,14 @@ const (
 
 // What holds accept.
 const (
-	// MaxHoldIDBytes bounds the id of a hold.
+	// MaxHoldIDBytes bounds the id of a hold; HoldIDs says in words what it may be.
 	MaxHoldIDBytes = 128
+	HoldIDs        = "1 to 128 printable characters of ASCII"
 	// MinHoldTTL and MaxHoldTTL bound how long a hold lives that nobody renews.
 	MinHoldTTL = time.Second
 	MaxHoldTTL = time.Hour
+	// HoldTTLs says in words for how long a hold may live.
+	HoldTTLs = "1s to 1h in whole microseconds"
 	// DefaultHoldTTL is how long it lives unless it says otherwise.
 	DefaultHoldTTL = time.Minute
 	// MaxHolds bounds the live holds of one client under one limit; DefaultMaxHolds is how many a store allows unless it
@@ -74,6 +77,24 @@ const (
 	// parameters has six times the variants, and may have an eighth.
 	MaxOddPathCuts = 512
 )
+
+// Printable reports whether a text is printable ASCII.
+func Printable(text string) bool {
+	for i := range len(text) {
+		if text[i] < ' ' || text[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// IsHoldID reports whether a hold may have the id: see [HoldIDs].
+func IsHoldID(id string) bool { return id != "" && len(id) <= MaxHoldIDBytes && Printable(id) }
+
+// IsHoldTTL reports whether a hold may live for so long: see [HoldTTLs].
+func IsHoldTTL(ttl time.Duration) bool {
+	return ttl >= MinHoldTTL && ttl <= MaxHoldTTL && ttl%time.Microsecond == 0
+}
 
 // HoldTTL is how long a hold lives that asks for so long, with the default filled in.
 func HoldTTL(asked time.Duration) time.Duration {

@@ -50,13 +50,13 @@ func hold(verb stint.Verb, allowed member) func(*Service, http.ResponseWriter, *
 	}
 }
 
-// holdOf reads what a request says of its hold. The store judges the ID and the TTL.
+// holdOf reads what a request says of its hold. The store judges the ID.
 func (q *request) holdOf() (*stint.HoldOp, error) {
 	h := &stint.HoldOp{Hold: stint.Hold{ID: q.id}}
 	if q.has(ttlMember) {
 		var err error
-		if h.TTL, err = notation.ParseDuration(q.ttl); err != nil || h.TTL == 0 {
-			return nil, stint.Invalid("ttl", problem.Short(q.ttl), "1s to 1h")
+		if h.TTL, err = notation.ParseDuration(q.ttl); err != nil || !bounds.IsHoldTTL(h.TTL) {
+			return nil, stint.Invalid("ttl", problem.Short(q.ttl), bounds.HoldTTLs)
 		}
 	}
 	switch q.onExpiry {
@@ -150,7 +150,7 @@ func (s *Service) reserveByRules(
 		return stint.Invalid("parameter", named.String(), "none beside a request, of which the rules say what it costs")
 	}
 	if h.ID == "" { // which would stand for a random one, and nobody could end that hold
-		return stint.Invalid("id", "", fmt.Sprintf("1 to %d printable characters of ASCII", bounds.MaxHoldIDBytes))
+		return stint.Invalid("id", "", bounds.HoldIDs)
 	}
 	v := &e.verdict
 	start := time.Now()

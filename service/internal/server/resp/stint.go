@@ -167,8 +167,8 @@ func (h *holds) find(id string) (held, bool) {
 // must not wait for commands behind it.
 func (c *conn) reserveHold(args [][]byte) {
 	ttl, err := notation.ParseDuration(text(args[5]))
-	if err != nil || ttl == 0 {
-		c.wrong(stint.Invalid("ttl", fmt.Sprintf("%.32s", args[5]), "1s to 1h"))
+	if err != nil || !bounds.IsHoldTTL(ttl) {
+		c.wrong(stint.Invalid("ttl", fmt.Sprintf("%.32s", args[5]), bounds.HoldTTLs))
 		return
 	}
 	p := c.later()

@@ -79,8 +79,8 @@ func (d *decision) holdEntries(
 			d.hold.verb, d.hold.id, k.held = verb, e.Value, true
 		case ttlEntry:
 			ttl, err := notation.ParseDuration(e.Value)
-			if err != nil || ttl < bounds.MinHoldTTL || ttl > bounds.MaxHoldTTL {
-				return nil, stint.Invalid(param, e.Value, "1s to 1h")
+			if err != nil || !bounds.IsHoldTTL(ttl) {
+				return nil, stint.Invalid(param, e.Value, bounds.HoldTTLs)
 			}
 			d.hold.ttl = ttl
 		default:
@@ -179,7 +179,7 @@ func (d *decision) addPart(places []int, suffix string) {
 
 // holdID is an id as a store takes it.
 func holdID(id string) string {
-	if len(id) > bounds.MaxHoldIDBytes || strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' }) {
+	if !bounds.IsHoldID(id) {
 		sum := sha256.Sum256([]byte(id))
 		return PolicyPrefix + "sha256-" + hex.EncodeToString(sum[:])
 	}
