@@ -466,7 +466,8 @@ func (v *Verdict) noteVia(decider int) {
 	if !v.Allowed {
 		return
 	}
-	if v.Via = v.claims[decider].Via; v.claims[decider].way != all {
+	c := &v.claims[decider]
+	if v.Via = c.Via; c.way != all && !c.marks() {
 		v.noteWay(via)
 	}
 }

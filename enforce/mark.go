@@ -23,6 +23,10 @@ type Exceeded struct {
 // Settle, it is not.
 func (c *Claimed) marks() bool { return c.Rule.OnExceed == rules.Mark && c.way != all }
 
+// isMarking reports whether a verb asks for admission, so that rules may mark its request: what is settled, cleared or
+// ended was admitted before.
+func isMarking(verb stint.Verb) bool { return verb <= stint.VerbPeek || verb == stint.VerbReserve }
+
 // mark notes which limits mark an admitted request. A failure policy's answer knows no limit.
 func (v *Verdict) mark() {
 	if v.Decision.Degraded {

@@ -137,6 +137,35 @@ func TestMarkReserves(t *testing.T) {
 	}
 }
 
+// The end of a hold tells what it applied to rules that mark, also where there are no others. Neither it nor a settlement
+// nor a reset marks the request again.
+func TestMarkEnds(t *testing.T) {
+	soft, hard := marking("soft", 2), per("hard", hourly(100))
+	soft.MarkAt, hard.MarkAt = 1, 1
+	for _, list := range [][]rules.Rule{{soft}, {soft, hard}} {
+		limiter, _ := newLimiter(t, list...)
+		var v enforce.Verdict
+		for _, id := range []string{"first", "second", "third"} { // soft has nothing for the third
+			must.Get(limiter.Reserve(t.Context(), &alice, stint.Hold{ID: id, TTL: time.Minute}, &v))(t)
+		}
+		check := func(what string, applied int64, err error) {
+			t.Helper()
+			if err != nil || v.Rule == nil || v.Decision.Applied != applied || len(v.Exceeded)+len(v.Shadows) > 0 {
+				t.Errorf("%d rules, %s: %+v by %v, applied %d, want %d; marked by %q, %v", len(list), what, v.Decision, v.Rule,
+					v.Decision.Applied, applied, exceeded(&v), err)
+			}
+		}
+		commit := func(id string, permits int64) error {
+			return limiter.End(t.Context(), &alice, stint.VerbCommit, &stint.HoldOp{Hold: stint.Hold{ID: id}}, permits, 0, nil, nil, &v)
+		}
+		check("a commit of nothing", -1, commit("first", 0))
+		check("a commit of what is held", 0, commit("second", 1))
+		check("a commit of nothing, of which soft holds nothing", int64(1-len(list)), commit("third", 0))
+		check("a settlement", 1, limiter.Settle(t.Context(), &alice, 1, nil, &v))
+		check("a reset", 0, limiter.Reset(t.Context(), &alice, &v))
+	}
+}
+
 // A failure policy marks nothing.
 func TestDegradedIsNotMarked(t *testing.T) {
 	limiter := withoutStore(t, failover.Open, marking("soft", 1))

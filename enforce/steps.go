@@ -80,7 +80,7 @@ func (l stepper) Prepare(r *rules.Request, v *Verdict, verb stint.Verb) error {
 					v.claims[i].way = 0 // or none, see built.op
 				}
 			}
-			v.marks = v.marks || matched.Rule.OnExceed == rules.Mark || matched.Rule.MarkAt > 0
+			v.marks = v.marks || isMarking(verb) && (matched.Rule.OnExceed == rules.Mark || matched.Rule.MarkAt > 0)
 		case rules.Banned, rules.Lacking:
 			if inShadow {
 				v.shadow(&stint.Event{
