@@ -11,10 +11,10 @@ import (
 )
 
 // Settle charges, or refunds with negative permits, what rules decided about a request, after the
-// fact: the limits whose cost requests may name, or all if there is none; rules in shadow each by
-// itself. What a client has no limits for, since a rule bans it for example, is not settled. The
-// verdict tells what was applied, of the limit with the least. Errors are Decide's; a refund to a
-// leaky bucket is one.
+// fact: the limits whose cost requests may name, or all if there is none; of a rule in shadow, those
+// that it would be if the rule were in force. What a client has no limits for, since a rule bans it for
+// example, is not settled. The verdict tells what was applied, of the limit with the least. Errors are
+// Decide's; a refund to a leaky bucket is one.
 //
 // Of rules with ways it is the way that charged the request: vias are what [Verdict.Vias] said when it
 // was decided; nil where no rule has ways. Under "" is the way of rules that vias don't name. A rule in
@@ -52,22 +52,22 @@ func (l *Limiter) adjust(ctx context.Context, v *Verdict, err error, verb stint.
 	return v.clearOnError(err)
 }
 
-// setPermits gives all claims so many permits, and leaves only those whose cost requests may name
-// if there are any.
+// setPermits gives all claims so many permits, and leaves only those whose cost requests may name if there are any. What
+// is in shadow changes nothing for the others.
 func (v *Verdict) setPermits(n int64) {
 	isNamed := func(c Claimed) bool { return c.named }
-	named := slices.ContainsFunc(v.claims, isNamed) ||
-		slices.ContainsFunc(v.shadows, func(s shadow) bool { return slices.ContainsFunc(s.claims, isNamed) })
-	set := func(claims []Claimed) []Claimed {
+	set := func(claims []Claimed, named bool) []Claimed {
 		claims = slices.DeleteFunc(claims, func(c Claimed) bool { return named && !c.named })
 		for i := range claims {
 			claims[i].Claim.Permits = n
 		}
 		return claims
 	}
-	v.claims = set(v.claims)
+	named := slices.ContainsFunc(v.claims, isNamed)
+	v.claims = set(v.claims, named)
 	for i := range v.shadows {
-		v.shadows[i].claims = set(v.shadows[i].claims)
+		s := &v.shadows[i]
+		s.claims = set(s.claims, named || slices.ContainsFunc(s.claims, isNamed))
 	}
 	v.shadows = slices.DeleteFunc(v.shadows, func(s shadow) bool { return len(s.claims) == 0 })
 }

@@ -113,6 +113,26 @@ func TestARuleOfSeveralCostsWaits(t *testing.T) {
 	})
 }
 
+// A rule in shadow changes nothing of what is settled by the rules in force, nor by others in shadow. It is settled itself
+// as if it were in force.
+func TestSettleBesideShadow(t *testing.T) {
+	named, plain := metered("named"), per("plain", stint.FixedWindow(50, time.Hour))
+	named.OnExceed, plain.OnExceed = rules.Shadow, rules.Shadow
+	limiter, _ := newLimiter(t, per("b", stint.FixedWindow(50, time.Hour)), named, plain)
+	r := tokens("10")
+	decide(t, limiter, r)
+	var v enforce.Verdict
+	if err := limiter.Settle(t.Context(), &r, 25, nil, &v); err != nil || v.Decision.Applied != 25 || v.Rule == nil {
+		t.Errorf("%+v by %v, %v", v.Decision, v.Rule, err)
+	}
+	wantLeft(t, "charged", left(t, limiter, r), map[string]int64{"b/": 24, "named/requests": 2, "named/tokens": 65, "plain/": 24})
+
+	limiter, _ = newLimiter(t, metered("a"), plain)
+	decide(t, limiter, r)
+	must.Do(t, limiter.Settle(t.Context(), &r, 25, nil, &v))
+	wantLeft(t, "charged", left(t, limiter, r), map[string]int64{"a/tokens": 65, "plain/": 49})
+}
+
 // What rules decided is settled: of limits whose cost requests name, or of all where there is none.
 func TestSettle(t *testing.T) {
 	shadow := metered("shadow")
