@@ -46,8 +46,9 @@ func (v *Verdict) mark() {
 			for j := range c.Claim.Policy.Len() {
 				o := &outs[j]
 				exceeds := marks && !o.Allowed
-				used := at > 0 && o.Allowed && (o.Limit-o.Remaining)*100 >= at*o.Limit
-				if !o.Denials && (exceeds || used && (marks || c.way == charged)) { // not of a way that was not charged
+				used := o.Limit - o.Remaining - c.Claim.Keep // what is kept for others is not used
+				full := at > 0 && o.Allowed && used*100 >= at*o.Limit
+				if !o.Denials && (exceeds || full && (marks || c.way == charged)) { // not of a way that was not charged
 					v.noteExceeded(c, j, o, exceeds)
 				}
 			}

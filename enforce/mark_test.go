@@ -87,6 +87,33 @@ func TestMarkAt(t *testing.T) {
 	}
 }
 
+// What a class leaves to others, and what a floor keeps, is not used.
+func TestMarkAtBesideKept(t *testing.T) {
+	api := per("api", stint.TokenBucket(10, stint.Per(1, time.Hour)))
+	api.MarkAt = 30
+	api.Classes = rules.Classes{
+		By: rules.ClassBy{Attribute: "class"}, Keep: map[string]rules.Percent{"high": 0, "low": 50}, Default: "low",
+	}
+	team := rules.Rule{
+		ID: "team", Within: "api", Scope: []string{rules.PerUser}, Missing: rules.MissingSkip, Borrow: rules.Borrow{Any: true},
+		Guaranteed: map[string]rules.Floor{"ann": {Capacity: 4, Refill: stint.Per(1, 24*time.Hour)}}, MarkAt: 30,
+	}
+	bob := alice
+	bob.User = "bob"
+	for _, test := range []struct {
+		rule    string
+		request rules.Request
+		list    []rules.Rule
+	}{{"api", alice, []rules.Rule{api}}, {"api", alice, []rules.Rule{api, team}}, {"team", bob, []rules.Rule{api, team}}} {
+		limiter, _ := newLimiter(t, test.list...)
+		for i, want := range []string{"", "", test.rule + " 10 false"} {
+			if v := decide(t, limiter, test.request); exceeded(v) != want || !v.Allowed {
+				t.Errorf("%s of %d, request %d: %q, want %q", test.rule, len(test.list), i, exceeded(v), want)
+			}
+		}
+	}
+}
+
 // Observers are told of each mark as of no request of its own.
 func TestMarksAreTold(t *testing.T) {
 	soft := marking("soft", 2)
