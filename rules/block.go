@@ -72,12 +72,12 @@ func (r *Rule) validateBlock(f *faults) {
 			if l.Lease != 0 {
 				f.invalid(at+".lease", l.Lease, "none in a rule with block, which has to see each denial")
 			}
-			if l.Algorithm == stint.AlgorithmFixedWindow && l.Name == blockName {
-				f.invalid(at+".name", l.Name, "another name in a rule with block, whose own it is")
-			}
 		}
 	}
 	r.eachLimit(func(at limitPlace, l *stint.Limit) {
+		if r.Block != (Block{}) && l.Algorithm == stint.AlgorithmFixedWindow && l.Name == blockName {
+			f.invalid(at.String()+".name", l.Name, "another name in a rule with block, whose own it is")
+		}
 		if l.Denials {
 			f.invalid(at.String()+".Denials", true, "false, and the rule's Block in its place")
 		}
