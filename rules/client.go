@@ -235,7 +235,7 @@ func (m *Matches) sum(parts []CostPart) (int64, error) {
 		}
 		sum += n * int64(p.Weight)
 	}
-	if sum = (sum + 999) / 1000; sum > bounds.MaxPermits {
+	if sum = inWhole(sum); sum > bounds.MaxPermits {
 		return 0, stint.Invalid("cost", sum, fmt.Sprintf("a sum of up to %d", bounds.MaxPermits))
 	}
 	return max(sum, 1), nil

@@ -77,7 +77,7 @@ func (r *Rule) validateFloors(f *faults) {
 		r.validateFloorKey(f, names, param, key, seen)
 		if err := floor.limit().Validate(); err != nil {
 			f.add(param, prefix.Errorf("%s: %w", param, err))
-		} else if cost := max(1, r.Cost.Permits); floor.Capacity < cost {
+		} else if cost := r.Cost.unnamed(); floor.Capacity < cost {
 			f.invalid(param+".capacity", floor.Capacity, fmt.Sprintf("%d or more, what a request costs: less admits none", cost))
 		}
 	}

@@ -266,9 +266,15 @@ type CostPart struct {
 // Thousandths are a number from 0.001 to 1,000,000, as 1 to 1,000,000,000.
 type Thousandths int64
 
+// oneWhole is the number 1.
+const oneWhole Thousandths = 1000
+
+// inWhole is a number of thousandths, rounded up to a whole number.
+func inWhole(n int64) int64 { return (n + int64(oneWhole) - 1) / int64(oneWhole) }
+
 // String writes the number with as few digits as it needs.
 func (n Thousandths) String() string {
-	text := strings.TrimRight(fmt.Sprintf("%d.%03d", n/1000, n%1000), "0")
+	text := strings.TrimRight(fmt.Sprintf("%d.%03d", n/oneWhole, n%oneWhole), "0")
 	return strings.TrimSuffix(text, ".")
 }
 

@@ -363,6 +363,18 @@ func (c *Cost) validate(f *faults, param string) {
 	}
 }
 
+// unnamed is what a request costs that names nothing: of a sum, that of the defaults. The cost may have faults.
+func (c *Cost) unnamed() int64 {
+	if len(c.Sum) == 0 {
+		return max(c.Permits, 1)
+	}
+	sum := int64(0)
+	for _, p := range c.Sum[:min(len(c.Sum), maxParts)] {
+		sum += min(max(p.Default, 0), bounds.MaxPermits) * int64(min(max(cmp.Or(p.Weight, oneWhole), 0), bounds.MaxPermits))
+	}
+	return max(inWhole(sum), 1)
+}
+
 // maxParts bounds the parts of a cost, so that their sum fits into 64 bits.
 const maxParts = 8
 
@@ -372,7 +384,7 @@ func (c Cost) canonical() Cost {
 	c.Sum = slices.Clone(c.Sum)
 	for i := range c.Sum {
 		p := &c.Sum[i]
-		p.Header, p.Weight = http.CanonicalHeaderKey(p.Header), cmp.Or(p.Weight, 1000)
+		p.Header, p.Weight = http.CanonicalHeaderKey(p.Header), cmp.Or(p.Weight, oneWhole)
 	}
 	return c
 }

@@ -252,7 +252,7 @@ func (r *Rule) neverAdmits(list []mistake) []mistake {
 		o := &r.Overrides[i]
 		list = r.neverAdmit(list, i, o.Limits, o.Costs)
 	}
-	if most, cost := r.Borrow.Rate.Permits, r.Cost.Permits; r.Within != "" && most > 0 && most < cost {
+	if most, cost := r.Borrow.Rate.Permits, r.Cost.unnamed(); r.Within != "" && most > 0 && most < cost {
 		list = append(list, mistake{
 			kind: kindNever, param: "borrow", value: plain(r.Borrow.Rate.String()),
 			allowed:  fmt.Sprintf("at least %d permits a period, the cost: nothing is ever borrowed", cost),
@@ -272,7 +272,7 @@ func (r *Rule) neverAdmit(list []mistake, override int, limits []stint.Limit, co
 		if i < len(costs) && !costs[i].isZero() {
 			cost, own = costs[i], true
 		}
-		permits, capacity := max(cost.Permits, 1), limits[i].Capacity
+		permits, capacity := cost.unnamed(), limits[i].Capacity
 		if permits <= capacity && !r.Classes.Has() || permits > bounds.MaxPermits || limits[i].Validate() != nil {
 			continue // as it should be, or a fault of its own
 		}
@@ -283,7 +283,12 @@ func (r *Rule) neverAdmit(list []mistake, override int, limits []stint.Limit, co
 		m := mistake{kind: kindNever, harmless: r.Otherwise != ""}
 		requests := "requests"
 		if cost.named() {
-			m.harmless, requests, param = true, "requests that name no cost", param+".default"
+			m.harmless, requests = true, "requests that name no cost"
+			if len(cost.Sum) > 0 {
+				param += ".sum"
+			} else {
+				param += ".default"
+			}
 		}
 		switch {
 		case permits > capacity && override >= 0 && !own:

@@ -125,8 +125,8 @@ func (r *Rule) validateWithin(f *faults) {
 		f.invalid("max_cost", missing, "the largest cost that requests name, which has to fit beside the floors")
 	case !named && r.MaxCost != 0:
 		f.invalid("max_cost", r.MaxCost, "none where requests name no cost")
-	case named && r.MaxCost > 0 && r.MaxCost < r.Cost.Permits:
-		f.invalid("max_cost", r.MaxCost, fmt.Sprintf("%d or more, what a request costs that names nothing", r.Cost.Permits))
+	case named && r.MaxCost > 0 && r.MaxCost < r.Cost.unnamed():
+		f.invalid("max_cost", r.MaxCost, fmt.Sprintf("%d or more, what a request costs that names nothing", r.Cost.unnamed()))
 	}
 }
 
@@ -353,7 +353,7 @@ func (c *compiled) sharesPartition(o *compiled) bool {
 }
 
 // largestCost is the largest that a request may have.
-func (c *compiled) largestCost() int64 { return max(c.MaxCost, c.Cost.Permits, 1) }
+func (c *compiled) largestCost() int64 { return max(c.MaxCost, c.Cost.unnamed()) }
 
 // policyOf is a policy of one limit of the rule, the old one if it is of the same.
 func (c *compiled) policyOf(l stint.Limit, old *stint.Policy) (*stint.Policy, error) {
@@ -379,7 +379,7 @@ func (c *compiled) shareOut(
 		share := new(big.Int).Mul(big.NewInt(capacity), big.NewInt(9*w))
 		share.Quo(share, big.NewInt(10*total))
 		part, ok := partOf(rate, w, total)
-		if least := max(1, c.Cost.Permits); !ok {
+		if least := c.Cost.unnamed(); !ok {
 			fault(c, c.floorParam("weights", name), w, fmt.Sprintf("a part of the refill of %s that is at least a permit in %s",
 				rate, duration.Format(bounds.MaxPeriod)))
 			return nil
