@@ -125,7 +125,7 @@ func newConcurrency(limit stint.Limit) *concurrency { return &concurrency{limit.
 // Denied, RetryAfter is stint.Never: it takes the end of a hold.
 func (c *concurrency) decide(held, n, keep int64, out *stint.Outcome) {
 	*out = stint.Outcome{
-		Allowed: n == 0 || held+n <= c.capacity-keep, Limit: c.capacity, Remaining: max(0, c.capacity-keep-held),
+		Allowed: n == 0 || n <= c.capacity-keep-held, Limit: c.capacity, Remaining: max(0, c.capacity-keep-held),
 	}
 	if !out.Allowed {
 		out.RetryAfter = stint.Never
