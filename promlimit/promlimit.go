@@ -206,8 +206,8 @@ func (m *Metrics) Overloaded() { m.overloaded.Inc() }
 
 // Observe counts an event, as a [stint.Observer]: each Take, Try and Reserve as a check, each failure of the
 // store, whether a failure policy answered or not. Peeks, resets and settlements are no checks.
-// Input errors, operations that the caller gave up, and decisions that asked no limit are not
-// counted. A degraded check counts three times: as a check, as degraded, and as a failure of the
+// Input errors, those of holds that have ended, operations that the caller gave up, and decisions that asked no limit
+// are not counted. A degraded check counts three times: as a check, as degraded, and as a failure of the
 // store. A check that is not decided is a denial by the limit that admits least: by the failure policy closed, as the
 // service counts it, or by a process that is too busy.
 func (m *Metrics) Observe(ctx context.Context, event *stint.Event) {
@@ -220,7 +220,7 @@ func (m *Metrics) Observe(ctx context.Context, event *stint.Event) {
 		m.Overloaded()
 		m.undecided(limiter, event, false)
 	case event.Err != nil:
-		if ctx.Err() == nil && !errors.Is(event.Err, stint.ErrInvalid) {
+		if ctx.Err() == nil && !isCallers(event.Err) {
 			m.StoreFailed()
 			m.undecided(limiter, event, true)
 		}
@@ -230,6 +230,12 @@ func (m *Metrics) Observe(ctx context.Context, event *stint.Event) {
 		}
 		m.checked(limiter, event.Limit().Algorithm, event.Decision.Allowed, event.Decision.Degraded, event.Elapsed)
 	}
+}
+
+// isCallers reports whether an error is of what was asked, or of the hold that it names: the store was there.
+func isCallers(err error) bool {
+	return errors.Is(err, stint.ErrInvalid) || errors.Is(err, stint.ErrResolved) ||
+		errors.Is(err, stint.ErrOtherClaims) || errors.Is(err, stint.ErrUnknownReservation)
 }
 
 // undecided counts a check that came to no decision.

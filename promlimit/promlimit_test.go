@@ -127,6 +127,9 @@ func TestObserve(t *testing.T) {
 	decided(t.Context(), event(stint.VerbTake, stint.Decision{}, errors.New("away")))
 	decided(t.Context(), event(stint.VerbTake, stint.Decision{Allowed: true, Degraded: true, Index: 1}, nil))
 	decided(t.Context(), event(stint.VerbTake, stint.Decision{}, stint.Invalid("key", "", "something")))
+	for _, err := range []error{&stint.ResolvedError{ID: "h", End: "committed"}, stint.ErrOtherClaims, stint.ErrUnknownReservation} {
+		decided(t.Context(), event(stint.VerbCommit, stint.Decision{}, err)) // the hold's
+	}
 	decided(gone, event(stint.VerbTake, stint.Decision{}, context.Canceled))
 	decided(t.Context(), &stint.Event{Decision: stint.Decision{Allowed: true}}) // by no limit
 	shadow := event(stint.VerbTake, stint.Decision{Allowed: true}, nil)
