@@ -127,14 +127,18 @@ func (s *store) ResetAll(ctx context.Context, scope stint.Scope) error {
 // describe says on a span what was decided.
 func describe(span trace.Span, op *stint.Op, d *stint.Decision, err error) {
 	attributes := append(make([]attribute.KeyValue, 0, 6), attribute.String("stint.verb", op.Verb.String()))
-	limit, claim := op.First().Policy.Limit(0), op.First()
+	limit, claim := stint.Limit{}, op.First()
 	if err == nil {
 		limit, claim = op.LimitAt(int(d.Index))
 	}
-	if rule, ok := strings.CutPrefix(claim.Policy.Name(), rules.PolicyPrefix); ok {
+	policy := ""
+	if claim != nil && claim.Policy != nil { // what is refused may lack them
+		policy = claim.Policy.Name()
+	}
+	if rule, ok := strings.CutPrefix(policy, rules.PolicyPrefix); ok {
 		attributes = append(attributes, attribute.String("stint.rule", rule))
-	} else if claim.Policy.Name() != "" {
-		attributes = append(attributes, attribute.String("stint.policy", claim.Policy.Name()))
+	} else if policy != "" {
+		attributes = append(attributes, attribute.String("stint.policy", policy))
 	}
 	if err != nil {
 		span.SetAttributes(attributes...)

@@ -144,6 +144,26 @@ func TestDecideAll(t *testing.T) {
 	}
 }
 
+// TestIncomplete: an operation that lacks a policy or a claim is refused by the store, and described as far as it goes.
+func TestIncomplete(t *testing.T) {
+	exporter, provider := record(t, sdk.AlwaysSample())
+	store := otellimit.Decisions(memstore.New(memstore.Config{Now: still}), provider)
+	ctx, _ := provider.Tracer("test").Start(t.Context(), "root")
+	for _, op := range []stint.Op{
+		{Claim: stint.Claim{Key: "k", Permits: 1}},
+		{Extra: &stint.Extra{Groups: [][]stint.Way{{}}}},
+	} {
+		if _, err := store.Decide(ctx, op); !errors.Is(err, stint.ErrInvalid) {
+			t.Errorf("%+v: %v", op, err)
+		}
+	}
+	for _, span := range exporter.GetSpans() {
+		if texts(span) != "verb=take" || span.Status.Description != stint.ErrInvalid.Error() {
+			t.Errorf("%q with %+v", texts(span), span.Status)
+		}
+	}
+}
+
 // TestUnrecorded: without a trace, and in one that was not sampled, there are no spans and no allocations.
 func TestUnrecorded(t *testing.T) {
 	exporter, provider := record(t, sdk.NeverSample())
