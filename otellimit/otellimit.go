@@ -124,6 +124,19 @@ func (s *store) ResetAll(ctx context.Context, scope stint.Scope) error {
 	return s.wrapped.ResetAll(ctx, scope)
 }
 
+// A waker is a store that tells when permits come back, see [stint.Store].
+type waker interface {
+	Wake(key string, policy *stint.Policy, wake func()) (stop func())
+}
+
+// Wake tells when permits come back, see [stint.Store], as far as the store does.
+func (s *store) Wake(key string, policy *stint.Policy, wake func()) (stop func()) {
+	if w, tells := s.wrapped.(waker); tells {
+		return w.Wake(key, policy, wake)
+	}
+	return func() {}
+}
+
 // describe says on a span what was decided.
 func describe(span trace.Span, op *stint.Op, d *stint.Decision, err error) {
 	attributes := append(make([]attribute.KeyValue, 0, 6), attribute.String("stint.verb", op.Verb.String()))

@@ -164,6 +164,30 @@ func TestIncomplete(t *testing.T) {
 	}
 }
 
+// TestWakes: a store that tells when a place is free does so through one that makes spans, however often it is wrapped.
+func TestWakes(t *testing.T) {
+	_, provider := record(t, sdk.NeverSample())
+	store := otellimit.Decisions(otellimit.Calls(memstore.New(memstore.Config{Now: still}), provider), provider)
+	policy := must.Get(stint.NewPolicy("p", stint.Concurrency(1)))(t)
+	waker, wakes := store.(interface {
+		Wake(key string, policy *stint.Policy, wake func()) (stop func())
+	})
+	if !wakes {
+		t.Fatal("it has no Wake")
+	}
+	woken := 0
+	defer waker.Wake("k", policy, func() { woken++ })()
+	held, _ := must.Two(must.Get(stint.NewLimiter(stint.Config{Store: store, Policy: policy}))(t).Reserve(t.Context(), "k", 1, stint.Hold{}))(t)
+	must.Get(held.Cancel(t.Context()))(t)
+	if woken != 1 {
+		t.Errorf("woken %d times, want once", woken)
+	}
+	deaf := otellimit.Calls(failing{Store: memstore.New(memstore.Config{})}, provider)
+	deaf.(interface {
+		Wake(key string, policy *stint.Policy, wake func()) (stop func())
+	}).Wake("k", policy, func() {})()
+}
+
 // TestUnrecorded: without a trace, and in one that was not sampled, there are no spans and no allocations.
 func TestUnrecorded(t *testing.T) {
 	exporter, provider := record(t, sdk.NeverSample())
