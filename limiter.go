@@ -80,7 +80,8 @@ func (l *Limiter) With(limits ...Limit) (*Limiter, error) {
 		return remembered(l, &l.others, limits[0], limits)
 	}
 	var list listOfFew
-	if copy(list[:], limits) < len(limits) {
+	n := copy(list[:], limits)
+	if n < len(limits) || n > 0 && limits[n-1].Algorithm == 0 { // a shorter list is filled up with such limits
 		return l.with(limits)
 	}
 	return remembered(l, &l.lists, list, limits)

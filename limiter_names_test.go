@@ -78,6 +78,9 @@ func TestWith(t *testing.T) {
 	if other, _ := limiter.With(two...); other == pair || other.Policy().Limit(0) != two[0] {
 		t.Error("the same limiter for two limits in another order")
 	}
+	if _, err := limiter.With(append(two, stint.Limit{})...); !errors.Is(err, stint.ErrInvalid) {
+		t.Errorf("a limit of nothing behind two that were asked for before: %v", err)
+	}
 	if five, err := limiter.With(named("a"), named("b"), named("c"), named("d"), named("e")); err != nil || five.Policy().Len() != 5 {
 		t.Errorf("five limits: %v, %v", five, err)
 	}
