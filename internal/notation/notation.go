@@ -71,7 +71,7 @@ func unitless(text string) string {
 // number: 10/s, 2/3s, 1000/24h.
 func ParseRate(text string) (stint.Rate, error) {
 	count, period, found := strings.Cut(text, "/")
-	if period != "" && (period[0] < '0' || period[0] > '9') {
+	if period != "" && !strings.Contains(".0123456789", period[:1]) {
 		period = "1" + period
 	}
 	n, err := strconv.ParseInt(count, 10, 64)

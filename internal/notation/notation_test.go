@@ -33,6 +33,7 @@ func TestParseRate(t *testing.T) {
 	good := map[string]stint.Rate{
 		"10/s": stint.PerSecond(10), "2/3s": stint.Per(2, 3*time.Second), "1000/24h": stint.PerDay(1000), "7/m": stint.PerMinute(7),
 		"1/500ms": stint.Per(1, 500*time.Millisecond), "5/d": stint.PerDay(5), "1/1h": stint.PerHour(1),
+		"1/.5s": stint.Per(1, 500*time.Millisecond),
 	}
 	for text, want := range good {
 		if got, err := notation.ParseRate(text); got != want || err != nil {
