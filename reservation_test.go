@@ -173,6 +173,26 @@ func TestReserveWait(t *testing.T) {
 	})
 }
 
+// A reset of the policy, or of all, frees places at once, and so wakes those who wait.
+func TestResetsWake(t *testing.T) {
+	for _, scope := range []stint.Scope{{Policy: "p"}, {All: true}} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memstore.New(memstore.Config{})
+			l := must.Get(stint.New(store, "p", stint.Concurrency(1)))(t)
+			reserve(t, l, 1, stint.Hold{TTL: time.Hour})
+			go func() {
+				pass(10*time.Second + 1)
+				must.Do(t, store.ResetAll(t.Context(), scope))
+			}()
+			began := time.Now()
+			must.Two(l.ReserveWait(t.Context(), "k", 1, stint.Hold{}))(t)
+			if took := time.Since(began); took != 10*time.Second+1 {
+				t.Errorf("%v: had a place after %v", scope, took)
+			}
+		})
+	}
+}
+
 // A waiter behind another is not turned away because the holds expire late: a place may be free sooner. A request that
 // never fits does not wait.
 func TestReserveWaitBehindAnother(t *testing.T) {

@@ -39,6 +39,7 @@ func (s *Store) endEpochs(ctx context.Context, which func(*limitVersion) bool) e
 	for i := range s.shards {
 		s.shards[i].mu.Unlock()
 	}
+	s.waiters.WakeAll()
 	return nil
 }
 
