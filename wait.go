@@ -99,7 +99,7 @@ func (l *Limiter) acquire(ctx context.Context, w *waiter, op Op) (Decision, erro
 			return d, nil
 		case d.RetryAfter == Never:
 			return d, ErrNever
-		case bounded && d.RetryAfter > time.Until(deadline):
+		case bounded && l.policy.untilTurn(&d) > time.Until(deadline):
 			return d, ErrDeadline
 		}
 		l.queues.sleeps(w, time.Now().Add(d.RetryAfter))
@@ -107,6 +107,15 @@ func (l *Limiter) acquire(ctx context.Context, w *waiter, op Op) (Decision, erro
 			return d, err
 		}
 	}
+}
+
+// untilTurn is how long a request that was denied waits at least: for room, and in the queue of a leaky bucket that
+// denied it for its turn, which comes when all before it have left. In the place of a store it is not known how many.
+func (p *Policy) untilTurn(d *Decision) time.Duration {
+	if p.limits[d.Index].Algorithm == AlgorithmLeakyBucket && !d.Degraded {
+		return max(d.RetryAfter, d.ResetAfter)
+	}
+	return d.RetryAfter
 }
 
 // How long a caller that waits pauses before it asks again, after the store could not decide: the first time, and at

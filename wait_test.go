@@ -43,15 +43,20 @@ func TestWaitBlocksUntilAdmitted(t *testing.T) {
 
 // "it fails at once when the deadline is nearer than the wait".
 func TestWaitDeadline(t *testing.T) {
-	for name, limit := range map[string]stint.Limit{
-		"denied": stint.TokenBucket(1, stint.PerMinute(1)),
-		"turn":   stint.LeakyBucket(9, stint.PerMinute(1)),
+	for name, test := range map[string]struct {
+		limit    stint.Limit
+		used     int64
+		deadline time.Duration
+	}{
+		"denied":     {stint.TokenBucket(1, stint.PerMinute(1)), 1, 59 * time.Second},
+		"turn":       {stint.LeakyBucket(9, stint.PerMinute(1)), 1, 59 * time.Second},
+		"full queue": {stint.LeakyBucket(3, stint.PerMinute(1)), 3, 179 * time.Second}, // which has room after a minute
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				limiter := newLimiter(t, limit)
-				ctx := deadline(t, 59*time.Second)
-				must.Get(limiter.Wait(ctx, "k"))(t)
+				limiter := newLimiter(t, test.limit)
+				ctx := deadline(t, test.deadline)
+				must.Get(limiter.AllowN(ctx, "k", test.used))(t)
 				before, _ := limiter.Peek(t.Context(), "k")
 				start := time.Now()
 				if _, err := limiter.Wait(ctx, "k"); !errors.Is(err, stint.ErrDeadline) {
