@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stint-go/stint"
-	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/watchdog"
 )
@@ -343,8 +342,8 @@ type plan struct {
 	mode     Mode
 	timeout  time.Duration
 	fault    error                 // what is wrong with the policy's options, if anything
-	capacity int64                 // the least of the limits'
-	least    int16                 // the limit that has it
+	least    int16                 // the limit of the least capacity, of those that don't count denials if there are any
+	capacity int64                 // that one's
 	life     time.Duration         // the longest for which a permit counts
 	share    atomic.Pointer[share] // the one last used
 }
@@ -358,14 +357,15 @@ func (s *Store) plan(policy *stint.Policy) *plan {
 // limit with the least capacity, whose figures such an answer has, and for how long a state can
 // matter.
 func (s *Store) newPlan(policy *stint.Policy) *plan {
-	p := &plan{policy: policy, mode: s.config.Mode, timeout: s.config.Timeout, capacity: bounds.MaxPermits + 1}
+	p := &plan{policy: policy, mode: s.config.Mode, timeout: s.config.Timeout}
 	for i := range policy.Len() {
-		limit := policy.Limit(i)
-		if limit.Capacity < p.capacity && (!limit.Denials || policy.Len() == 1) {
-			p.capacity, p.least = limit.Capacity, int16(i)
+		limit, least := policy.Limit(i), policy.Limit(int(p.least))
+		if limit.Denials == least.Denials && limit.Capacity < least.Capacity || least.Denials && !limit.Denials {
+			p.least = int16(i)
 		}
 		p.life = max(p.life, longestLife(limit))
 	}
+	p.capacity = policy.Limit(int(p.least)).Capacity
 	if s.config.ForPolicy == nil {
 		return p
 	}

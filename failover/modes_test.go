@@ -94,6 +94,26 @@ func TestOpen(t *testing.T) {
 
 // A store that says that this process is overloaded is not unreachable, and no mode admits, unless
 // AdmitOnOverload says so.
+// What it says of limits on denials does not depend on whether each limit is asked for.
+func TestOpenOfDenials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil)
+		block := stint.FixedWindow(20, time.Hour).FromFirst().OfDenials()
+		slow := block.Named("slow")
+		slow.Capacity = 5
+		for _, limits := range [][]stint.Limit{{block}, {block, slow}, {block, stint.FixedWindow(50, time.Hour).Named("hour"), slow}} {
+			p := policy(t, "p", limits...)
+			f.lose(p)
+			o := op(stint.VerbTake, "k", p, 1)
+			o.Each = make([]stint.Outcome, p.Len())
+			want := must.Get(f.Decide(t.Context(), o))(t)
+			if d := f.must("k", p); d != want {
+				t.Errorf("%d limits: %#v, want %#v", p.Len(), d, want)
+			}
+		}
+	})
+}
+
 func TestOverload(t *testing.T) {
 	busy := fmt.Errorf("%w: a full queue", stint.ErrOverloaded)
 	for _, mode := range []failover.Mode{failover.Open, failover.Closed, failover.Local} {
