@@ -158,7 +158,7 @@ function holds.find_resets(parts, given, hold)
     local state = parts[i]
     if hold.n[i] > 0 and not hold.drops[i] and not part_of(state, given.digest)
       and not (state.expired and state.expired[given.digest]) then
-      local epoch = tonumber(string.match(state.cur or state.key, '}:[^:]-%.(%d+):') or 0)
+      local epoch = tonumber(string.match(state.cur or state.key, '^[^}]*}:[^:]-%.(%d+):') or 0)
       hold.reset[i] = hold.ended ~= EXPIRED
         or hold.epoch and epoch > hold.epoch and epoch <= hold.expires
         or holds.was_dropped(state, given.digest, hold.expires)

@@ -83,11 +83,12 @@ end
 do
 local DROPPED, DROPPED_BYTES, REMEMBERED = '>c8I7', 15, 7200000000
 
--- dropped_key is the key of a client's notes, whichever epoch of the policy they are of.
+-- dropped_key is the key of a client's notes, whichever epoch of the policy they are of. The epoch stands behind the
+-- first brace; a client may be named like one.
 local function dropped_key(state)
   local key = state.log and string.gsub(state.held_key, '}:held%.', '}:dropped.', 1)
     or sub(state.cur, 1, -4) .. 'dropped.' .. state.client
-  return (string.gsub(key, '(}:[^:]-)%.%d+:', '%1:', 1))
+  return (string.gsub(key, '^([^}]*}:[^:]-)%.%d+:', '%1:'))
 end
 
 -- note_reset notes what is held of a state that is reset now.
