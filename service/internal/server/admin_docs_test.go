@@ -1,13 +1,17 @@
 package server_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/service/internal/rulestore"
@@ -79,4 +83,48 @@ func TestAdministrationDocs(t *testing.T) {
 	if commands < 15 {
 		t.Errorf("only %d commands were found", commands)
 	}
+}
+
+// The admin API's description of a rule has every member that a document of rules may have, and each of a member's
+// values; explain takes what evaluate does.
+func TestAdminDescriptionOfRules(t *testing.T) {
+	var schema struct {
+		Defs struct {
+			Rules struct {
+				Items struct {
+					Properties map[string]struct{ Enum []any }
+				}
+			}
+		} `json:"$defs"`
+	}
+	text := must.Get(os.ReadFile("../../../docs/reference/rules.schema.json"))(t)
+	must.Do(t, json.Unmarshal(text, &schema))
+	document := must.Get(adminDocument())(t)
+	members := document.Components.Schemas["Rule"].Value.Properties
+	for name, want := range schema.Defs.Rules.Items.Properties {
+		if members[name] == nil {
+			t.Errorf("%s is missing", name)
+		} else if enum := members[name].Value.Enum; want.Enum != nil && !slices.Equal(enum, want.Enum) {
+			t.Errorf("%s is one of %v, want %v", name, enum, want.Enum)
+		}
+	}
+	names := func(document *openapi3.T, schema string) []string {
+		return slices.Sorted(maps.Keys(document.Components.Schemas[schema].Value.Properties))
+	}
+	asked := names(must.Get(documentOf("../rest/openapi.yaml")())(t), "EvaluateRequest")
+	if explained := names(document, "Evaluation"); !slices.Equal(explained, asked) {
+		t.Errorf("explain takes %v, want %v, as evaluate does", explained, asked)
+	}
+}
+
+// An answer about a rule with everything that only its document can say is as the description has it.
+func TestAdminAnswersAboutSoftRules(t *testing.T) {
+	d := newAdminFixture(t, rulestore.NewMemory(), nil)
+	d.ask("PUT", "/api/v1/rules", `[
+		{"id": "soft", "scope": "global", "on_exceed": "mark", "limits": [{"algorithm": "fixed_window", "limit": 5, "window": "1h"}]},
+		{"id": "paused", "scope": "per_ip", "mark_at": "80%", "count": {"status": [401, "5xx"]}, "block": {"after": 20, "for": "10m"},
+			"limits": [{"algorithm": "fixed_window", "limit": 5, "window": "1h"}]}]`).is(200)
+	d.ask("GET", "/api/v1/rules", "").is(200)
+	d.ask("POST", "/api/v1/rules/explain", `{"path": "/", "ip": "192.0.2.1", "wait": false}`).is(200)
+	d.ask("GET", "/api/v1/clients/192.0.2.1", "").is(200)
 }
