@@ -286,7 +286,7 @@ func (s *Sender) Run(ctx context.Context) {
 	}
 }
 
-// gather waits for an event, then for more of them; false is that the context has ended. Claims are
+// gather waits for an event, then for more of them; false is that the context has ended and none waits. Claims are
 // made here, one after another, and not by the requests that cause alerts. What another process
 // claimed first is left out.
 func (s *Sender) gather(ctx, sending context.Context) (batch []Alert, open bool) {
@@ -298,8 +298,13 @@ func (s *Sender) gather(ctx, sending context.Context) (batch []Alert, open bool)
 		case event = <-s.denied.events:
 		case <-full:
 			return batch, true
-		case <-ctx.Done():
-			return batch, false
+		case <-ctx.Done(): // what waits goes in batches still
+			select {
+			case event = <-s.nearLimit.events:
+			case event = <-s.denied.events:
+			default:
+				return batch, false
+			}
 		}
 		if !s.claim(sending, &event) {
 			s.repeated.Add(1)

@@ -207,7 +207,7 @@ func TestOncePerWindow(t *testing.T) {
 	})
 }
 
-// TestLinger: what waits when the context ends is sent still, for so long.
+// TestLinger: what waits when the context ends is sent still, for so long, and in batches.
 func TestLinger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, sender, stop := receiving(t, alerts.Config{MaxBatch: 2, Linger: 2 * time.Second}, 500, 204)
@@ -226,6 +226,15 @@ func TestLinger(t *testing.T) {
 		stop()
 		if got, want := sender.Stats(), (alerts.Stats{Failed: 3}); got != want || time.Since(r.began) != 2*time.Second {
 			t.Errorf("of a receiver that hangs: stats %+v, want %+v, after %v", got, want, time.Since(r.began))
+		}
+		r, sender, stop = receiving(t, alerts.Config{Linger: 2 * time.Second}, 500, 204)
+		for i := range 500 {
+			sender.Observe(t.Context(), denied(fmt.Sprint(i)))
+		}
+		synctest.Wait() // 100 are under way
+		stop()
+		if got, want := sender.Stats(), (alerts.Stats{Sent: 500, Retries: 1}); got != want || len(r.attempts) != 6 {
+			t.Errorf("stats %+v, want %+v; %d requests, want 6", got, want, len(r.attempts))
 		}
 	})
 }
