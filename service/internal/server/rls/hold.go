@@ -131,12 +131,14 @@ func (d *decision) commits(k *check) bool { return k.held && d.hold.verb == stin
 // Envoy sends a commit once, so one that fails is sent again in the background, and so are those after it.
 func (d *decision) beginHold(ctx context.Context) error {
 	d.addParts()
-	for i := range d.hold.parts {
+	for i := 0; i < len(d.hold.parts); i++ {
 		part := &d.hold.parts[i]
 		err := d.carry(ctx, d.hold.verb, part)
 		if err == nil && d.hold.verb == stint.VerbReserve && part.Replayed {
-			d.hold.verb = stint.VerbCommit // Envoy asks once before a stream: this is its end, by the same entry
-			err = d.carry(ctx, stint.VerbCommit, part)
+			// Envoy asks once before a stream: this is its end, by the same entry, and that of the parts before this one.
+			d.hold.verb, i = stint.VerbCommit, -1
+			d.cancelReserved(ctx)
+			continue
 		}
 		if err != nil {
 			d.commitLater(err, d.hold.parts[i:])
@@ -268,9 +270,13 @@ func (d *decision) commitLater(err error, parts []holdPart) {
 // dropHold takes back what was reserved for a request that other limits deny. What the store can't take
 // back expires: the request is denied all the same.
 func (d *decision) dropHold(ctx context.Context) {
-	if len(d.hold.parts) == 0 || !d.exceeded() {
-		return
+	if len(d.hold.parts) > 0 && d.exceeded() {
+		d.cancelReserved(ctx)
 	}
+}
+
+// cancelReserved takes back what this request has reserved.
+func (d *decision) cancelReserved(ctx context.Context) {
 	for i := range d.hold.parts {
 		if part := &d.hold.parts[i]; part.reserved {
 			_, _, _ = d.decideHold(ctx, stint.VerbCancel, part, &part.HoldOp)
