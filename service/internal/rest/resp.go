@@ -60,13 +60,14 @@ func (s *Service) RESP(loopback bool, state func(net.Conn, http.ConnState)) resp
 			}
 			return f.Status, f.Detail
 		},
-		Handshake: s.noteHandshake,
-		Raw:       listen.Raw,
-		State:     state,
-		Draining:  s.parts.Draining,
-		Memory:    capacity.HeapBytes,
-		Version:   s.config.Build.Version,
-		Logger:    s.logger,
+		Handshake:   s.noteHandshake,
+		Raw:         listen.Raw,
+		State:       state,
+		BodyTimeout: s.config.HTTP.BodyTimeout,
+		Draining:    s.parts.Draining,
+		Memory:      capacity.HeapBytes,
+		Version:     s.config.Build.Version,
+		Logger:      s.logger,
 	}
 }
 

@@ -240,7 +240,10 @@ func (c *conn) answerAll() (goOn bool) {
 	c.server.config.State(c.Conn, http.StateActive)
 	out, _ := c.server.replies.Get().(*[]byte)
 	c.out = (*out)[:0]
-	err := c.carryOut()
+	err := c.overdue()
+	if err == nil {
+		err = c.carryOut()
+	}
 	c.decide()
 	c.server.done.Add(c.done)
 	c.done = 0

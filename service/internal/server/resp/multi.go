@@ -1,5 +1,10 @@
 package resp
 
+import (
+	"fmt"
+	"time"
+)
+
 // maxQueued bounds the bytes between MULTI and EXEC.
 const maxQueued = 1 << 20
 
@@ -8,6 +13,7 @@ const maxQueued = 1 << 20
 type queue struct {
 	text  []byte
 	count int
+	since time.Time // it began
 	// broken is set when a command was not taken up, so that EXEC carries out none.
 	broken bool
 }
@@ -18,8 +24,18 @@ func (c *conn) multi([][]byte) {
 		c.refuse("ERR", "MULTI calls can not be nested")
 		return
 	}
-	c.queue = &queue{}
+	c.queue = &queue{since: time.Now()}
 	c.ok()
+}
+
+// overdue is why a transaction that has not ended in time ends the connection. Between its commands the listener
+// sees to that; here they come one by one.
+func (c *conn) overdue() error {
+	most := c.server.config.BodyTimeout
+	if c.queue == nil || most == 0 || time.Since(c.queue.since) <= most {
+		return nil
+	}
+	return fmt.Errorf("MULTI without EXEC; allowed: %v from one to the other", most)
 }
 
 // enqueue keeps a command's text for EXEC. It was parsed before, so that a fault shows here and not

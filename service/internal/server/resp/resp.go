@@ -95,6 +95,8 @@ type Config struct {
 	Raw func(net.Conn) syscall.RawConn
 	// State is told when a connection begins, waits, is at work and has ended. It may yield.
 	State func(net.Conn, http.ConnState)
+	// BodyTimeout is how long all may take to come from MULTI to EXEC. Default: 0, as long as State allows.
+	BodyTimeout time.Duration
 	// Draining says that each connection is to end with its next answer.
 	Draining func() bool
 
