@@ -229,10 +229,18 @@ func (c *conn) noSub(sub []byte, allowed string) {
 	c.fail("ERR", fmt.Sprintf("unknown subcommand or wrong number of arguments for '%.32s'; allowed: %s", sub, allowed))
 }
 
-// setName is checked as Redis does it, since names stand in lists with spaces between.
+// notName is what is wrong with a name that isName refuses.
+const notName = "Client names cannot contain spaces, newlines or special characters, and have at most 64 bytes."
+
+// isName checks a client's name as Redis does it, since names stand in lists with spaces between.
+func isName(name []byte) bool {
+	return len(name) <= 64 && !slices.ContainsFunc(name, func(b byte) bool { return b < '!' || b > '~' })
+}
+
+// setName is CLIENT SETNAME name.
 func (c *conn) setName(name []byte) {
-	if len(name) > 64 || slices.ContainsFunc(name, func(b byte) bool { return b < '!' || b > '~' }) {
-		c.fail("ERR", "Client names cannot contain spaces, newlines or special characters, and have at most 64 bytes.")
+	if !isName(name) {
+		c.fail("ERR", notName)
 		return
 	}
 	c.name = string(name)
@@ -371,21 +379,25 @@ func (c *conn) hello(args [][]byte) {
 		}
 		three = version == 3
 	}
-	var name []byte
+	var token, name []byte
 	for at := 2; at < len(args); {
 		switch {
 		case is(args[at], "AUTH") && at+2 < len(args):
-			if !c.authenticate(args[at+2]) {
-				return
-			}
+			token = args[at+2]
 			at += 3
 		case is(args[at], "SETNAME") && at+1 < len(args):
-			name = args[at+1]
+			if name = args[at+1]; !isName(name) {
+				c.fail("ERR", notName)
+				return
+			}
 			at += 2
 		default:
 			c.fail("ERR", fmt.Sprintf("Syntax error in HELLO option '%.32s'", args[at]))
 			return
 		}
+	}
+	if token != nil && !c.authenticate(token) {
+		return
 	}
 	if c.server.config.Tokens && c.token == "" {
 		c.server.config.Refused(c.address, c.unable)
@@ -395,11 +407,7 @@ func (c *conn) hello(args [][]byte) {
 		return
 	}
 	if name != nil {
-		before := len(c.out)
-		if c.setName(name); c.out[before] == '-' {
-			return
-		}
-		c.out = c.out[:before]
+		c.name = string(name)
 	}
 	proto := int64(2)
 	if c.three = three; three {
