@@ -253,13 +253,14 @@ func (c *conn) endHold(verb stint.Verb, id []byte, n int64, says [][]byte) {
 
 // instant reads microseconds since the Unix epoch. 16 digits reach to the year 2286.
 func instant(to *int64, argument []byte) error {
-	n := int64(0)
+	n, ok := int64(0), 0 < len(argument) && len(argument) <= 16
 	for _, digit := range argument {
-		if digit < '0' || digit > '9' || len(argument) > 16 {
-			return stint.Invalid("expiresAt", fmt.Sprintf("%.32s", argument),
-				"microseconds since the Unix epoch, as the reserve answered")
-		}
+		ok = ok && '0' <= digit && digit <= '9'
 		n = n*10 + int64(digit-'0')
+	}
+	if !ok {
+		return stint.Invalid("expiresAt", fmt.Sprintf("%.32s", argument),
+			"microseconds since the Unix epoch, as the reserve answered")
 	}
 	*to = n
 	return nil
