@@ -35,9 +35,17 @@ func (a *answerWriter) Write(data []byte) (int, error) {
 	return a.ResponseWriter.Write(data)
 }
 
-func (a *answerWriter) ReadFrom(from io.Reader) (int64, error) {
-	a.begin(http.StatusOK)
-	return io.Copy(a.ResponseWriter, from)
+// ReadFrom begins the answer with the first byte: a handler whose source fails before it can still answer otherwise.
+func (a *answerWriter) ReadFrom(from io.Reader) (n int64, err error) {
+	if a.begun == 0 {
+		const first = 512 // of which net/http detects the media type
+		n, err = io.Copy(struct{ io.Writer }{a}, io.LimitReader(from, first))
+		if err != nil || n < first {
+			return n, err
+		}
+	}
+	rest, err := io.Copy(a.ResponseWriter, from)
+	return n + rest, err
 }
 
 func (a *answerWriter) Flush() { _ = a.FlushError() }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -53,6 +54,17 @@ func TestCountedStatus(t *testing.T) {
 			w.WriteHeader(http.StatusSwitchingProtocols)
 			_, _, _ = w.(http.Hijacker).Hijack()
 		}, 101},
+		"a broken body, then 401": {func(w http.ResponseWriter, _ *http.Request) {
+			if _, err := io.Copy(w, iotest.ErrReader(io.ErrUnexpectedEOF)); err != nil {
+				w.WriteHeader(http.StatusUnauthorized)
+			}
+		}, 401},
+		"a long body that breaks, then 401": {func(w http.ResponseWriter, _ *http.Request) {
+			body := io.MultiReader(strings.NewReader(strings.Repeat("x", 10_000)), iotest.ErrReader(io.ErrUnexpectedEOF))
+			if n, err := io.Copy(w, io.LimitReader(body, 20_000)); err != nil && n == 10_000 {
+				w.WriteHeader(http.StatusUnauthorized)
+			}
+		}, 200},
 		"an end of the goroutine": {func(http.ResponseWriter, *http.Request) { runtime.Goexit() }, 500},
 	} {
 		t.Run(name, func(t *testing.T) {
