@@ -51,7 +51,7 @@ func Handler(limit *httplimit.Middleware) fiber.Handler {
 			return nil
 		}
 		cost := running.Of(r.Context())
-		if cost == nil {
+		if cost == nil && httplimit.Exceeded(r.Context()) == nil {
 			done()
 			return c.Next()
 		}

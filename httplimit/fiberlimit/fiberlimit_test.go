@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -362,6 +363,34 @@ func TestHandlerHoldsUntilATimeout(t *testing.T) {
 		}
 		close(gone)
 		<-done
+	}
+}
+
+// A handler is told which limits mark its request, whether requests hold what they cost or take it; those around it
+// keep their context.
+func TestHandlerIsToldOfMarks(t *testing.T) {
+	for name, reserve := range map[string]*stint.Hold{"takes": nil, "holds": {}} {
+		soft := rules.Rule{
+			ID: "soft", Scope: []string{rules.Global}, OnExceed: rules.Mark, Limits: []stint.Limit{stint.FixedWindow(2, time.Minute)},
+		}
+		var told []string
+		tell := func(c fiber.Ctx) { told = append(told, fmt.Sprint(httplimit.Exceeded(c.Context()))) }
+		app := fiber.New()
+		app.Use(func(c fiber.Ctx) error {
+			err := c.Next()
+			tell(c)
+			return err
+		}, fiberlimit.Handler(ruled(t, httplimit.Config{Reserve: reserve}, soft)))
+		app.Get("/", func(c fiber.Ctx) error {
+			tell(c)
+			return nil
+		})
+		for range 3 {
+			status(t, app, "/")
+		}
+		if want := []string{"[]", "[]", "[]", "[]", "[{soft  2 40s}]", "[]"}; !slices.Equal(told, want) {
+			t.Errorf("%s: the handlers are told %q, want %q", name, told, want)
+		}
 	}
 }
 

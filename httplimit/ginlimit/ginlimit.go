@@ -37,8 +37,8 @@ func Handler(limit *httplimit.Middleware) gin.HandlerFunc {
 			return
 		}
 		cost := running.Of(r.Context())
-		if cost == nil {
-			return // nothing is to be done when the handlers are
+		if cost == nil && httplimit.Exceeded(r.Context()) == nil {
+			return // the handlers are told nothing, and nothing is to be done when they are done
 		}
 		c.Request = r
 		if cost.Counts() {

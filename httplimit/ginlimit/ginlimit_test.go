@@ -2,9 +2,11 @@ package ginlimit_test
 
 import (
 	"bufio"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -191,6 +193,26 @@ func TestHandlerHolds(t *testing.T) {
 	for i, want := range []int{204, 204, 204, 429} {
 		if w := get(t, g, "/"); w.Code != want {
 			t.Errorf("request %d gets %d, want %d", i, w.Code, want)
+		}
+	}
+}
+
+// A handler is told which limits mark its request, whether requests hold what they cost or take it.
+func TestHandlerIsToldOfMarks(t *testing.T) {
+	for name, reserve := range map[string]*stint.Hold{"takes": nil, "holds": {}} {
+		soft := perUser()
+		soft.Scope, soft.OnExceed = []string{rules.PerIP}, rules.Mark
+		var told []string
+		g := gin.New()
+		g.Use(ginlimit.Handler(ruled(t, httplimit.Config{Reserve: reserve}, soft)))
+		g.GET("/users/:id", func(c *gin.Context) {
+			told = append(told, fmt.Sprint(httplimit.Exceeded(c.Request.Context())))
+		})
+		for range 3 {
+			get(t, g, "/users/1")
+		}
+		if want := []string{"[]", "[]", "[{user  2 40s}]"}; !slices.Equal(told, want) {
+			t.Errorf("%s: the handler is told %q, want %q", name, told, want)
 		}
 	}
 }
