@@ -173,7 +173,7 @@ func revisionsCommand(p process) *cobra.Command {
 				return misused("--rule or --limit is given with a number; allowed: in the list of revisions only")
 			}
 			var answer adminapi.RuleRevisionDiff
-			body, _, err := a.do(call{path: "/api/v1/rule-revisions/" + url.PathEscape(args[0])}, &answer)
+			body, _, err := a.do(call{path: "/api/v1/rule-revisions/" + segment(args[0])}, &answer)
 			if err != nil {
 				return err
 			}
@@ -244,7 +244,7 @@ func rollbackCommand(p process) *cobra.Command {
 	command, a := administerCommand(p, "rules rollback", &f)
 	command.Args = func(_ *cobra.Command, args []string) error { return oneRevision(args) }
 	command.RunE = func(_ *cobra.Command, args []string) error {
-		path := "/api/v1/rule-revisions/" + url.PathEscape(args[0]) + "/rollback"
+		path := "/api/v1/rule-revisions/" + segment(args[0]) + "/rollback"
 		query := url.Values{}
 		for name, text := range map[string]string{"comment": f.Comment, "rule": f.Rule} {
 			if command.Flags().Changed(name) {
@@ -268,9 +268,12 @@ func resetAllCommand(p process) *cobra.Command {
 		if !f.Yes {
 			return misused("--yes is missing; allowed: with --yes, as all clients may use their limits anew")
 		}
+		if command.Flags().Changed("rule") && f.Rule == "" {
+			return misused(`--rule is ""; allowed: the ID of a rule, or no --rule for the clients of everything`)
+		}
 		path, what := "/api/v1/reset", "everything"
 		if f.Rule != "" {
-			path, what = "/api/v1/rules/"+url.PathEscape(f.Rule)+"/reset", "rule "+f.Rule
+			path, what = "/api/v1/rules/"+segment(f.Rule)+"/reset", "rule "+f.Rule
 		}
 		return ask(a, call{method: http.MethodPost, path: path, document: []byte(`{"all": true}`)},
 			func(answer *adminapi.RuleReset) [][]string {

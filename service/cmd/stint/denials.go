@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -163,7 +162,7 @@ func patchRuleCommand(p process) *cobra.Command {
 	}
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		return ask(a, call{
-			method: http.MethodPatch, path: "/api/v1/rules/" + url.PathEscape(args[0]),
+			method: http.MethodPatch, path: "/api/v1/rules/" + segment(args[0]),
 			query: queryOf(map[string]string{"comment": f.Comment}), document: []byte(args[1]),
 		}, func(rule *ruleRow) [][]string {
 			return [][]string{{rule.ID + ": " + rule.state(), rule.matches(), rule.allows()}}

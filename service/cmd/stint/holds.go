@@ -23,6 +23,8 @@ func holdsCommand(p process) *cobra.Command {
 	command.Args = cobra.ExactArgs(1)
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		switch {
+		case command.Flags().Changed("drop") && f.Drop == "":
+			return misused(`--drop is ""; allowed: the ID of a hold`)
 		case f.Drop != "":
 			return dropHold(a, f.Drop, args[0], f.Key)
 		case f.Key:
@@ -40,7 +42,7 @@ func dropHold(a *apiCommand, id, client string, key bool) error {
 		of = "key"
 	}
 	query := url.Values{of: {client}}
-	return ask(a, call{method: http.MethodDelete, path: "/api/v1/holds/" + url.PathEscape(id), query: query},
+	return ask(a, call{method: http.MethodDelete, path: "/api/v1/holds/" + segment(id), query: query},
 		func(answer *adminapi.DroppedHold) [][]string {
 			return [][]string{{"ended", id, "of " + strings.Join(append(answer.Rules, answer.Policies...), ", ")}}
 		})
@@ -50,7 +52,7 @@ func dropHold(a *apiCommand, id, client string, key bool) error {
 // are shown by their algorithm.
 func listHolds(a *apiCommand, client string) error {
 	var answer adminapi.ClientExplanation
-	body, _, err := a.do(call{path: "/api/v1/clients/" + url.PathEscape(client)}, &answer)
+	body, _, err := a.do(call{path: "/api/v1/clients/" + segment(client)}, &answer)
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,14 +31,17 @@ func overrideCommand(p process) *cobra.Command {
 		if len(args) != 1 && len(args) != 2 {
 			return fmt.Errorf("there are %d arguments; allowed: the ID of a rule, and a client of it", len(args))
 		}
+		if slices.Contains(args, "") {
+			return errors.New(`an argument is ""; allowed: the ID of a rule, and a client of it`)
+		}
 		return nil
 	}
 	command.RunE = func(_ *cobra.Command, args []string) error {
-		path := "/api/v1/rules/" + url.PathEscape(args[0]) + "/overrides"
+		path := "/api/v1/rules/" + segment(args[0]) + "/overrides"
 		if len(args) == 1 {
 			return f.list(a, path)
 		}
-		return f.change(a, path+"/"+url.PathEscape(args[1]), args[1])
+		return f.change(a, path+"/"+segment(args[1]), args[1])
 	}
 	return command
 }

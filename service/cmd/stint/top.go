@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -249,7 +248,7 @@ func (w *watcher) readKeys(ctx context.Context) {
 // answers an error as text, which the board shows in its place.
 func (w *watcher) explain(rule string) string {
 	var r ruleRow
-	if _, _, err := w.do(call{path: "/api/v1/rules/" + url.PathEscape(rule)}, &r); err != nil {
+	if _, _, err := w.do(call{path: "/api/v1/rules/" + segment(rule)}, &r); err != nil {
 		return err.Error()
 	}
 	return fmt.Sprintf(
