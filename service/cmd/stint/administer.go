@@ -53,10 +53,10 @@ type ruleRow struct {
 		Path    string   `json:"path"`
 		Paths   []string `json:"paths"`
 	} `json:"match"`
-	Scope     json.RawMessage  `json:"scope"`
-	Limits    []map[string]any `json:"limits"`
-	Unlimited bool             `json:"unlimited"`
-	Banned    bool             `json:"banned"`
+	Scope     json.RawMessage `json:"scope"`
+	Limits    []limitRow      `json:"limits"`
+	Unlimited bool            `json:"unlimited"`
+	Banned    bool            `json:"banned"`
 }
 
 // state is disabled, shadow or enforced.
@@ -84,8 +84,37 @@ func joined(between string, texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), between)
 }
 
-// allows says what the rule lets each client do. Buckets read "100 at 10/s", windows "100 per 1m",
-// and several limits follow one another.
+// A limitRow is what a list shows of a limit.
+type limitRow struct {
+	Algorithm string `json:"algorithm"`
+	// Limit and Capacity are as they are written: a float64 would show a million as 1e+06.
+	Limit    json.Number `json:"limit"`
+	Capacity json.Number `json:"capacity"`
+	Refill   string      `json:"refill"`
+	Leak     string      `json:"leak"`
+	Window   string      `json:"window"`
+	Calendar string      `json:"calendar"`
+	Start    string      `json:"start"`
+}
+
+// text reads "100 at 10/s" of a bucket, "100 per 1m" of a window and "5 at once" of a concurrency limit.
+func (l *limitRow) text() string {
+	var text string
+	switch rate := cmp.Or(l.Refill, l.Leak); {
+	case rate != "":
+		text = fmt.Sprintf("%s at %s", l.Capacity, rate)
+	case l.Capacity != "":
+		text = fmt.Sprintf("%s at once", l.Capacity)
+	default:
+		text = fmt.Sprintf("%s per %s", l.Limit, cmp.Or(l.Calendar, l.Window))
+	}
+	if l.Start != "" {
+		text += " from the first request"
+	}
+	return fmt.Sprintf("%s (%s)", text, l.Algorithm)
+}
+
+// allows says what the rule lets each client do. Several limits follow one another.
 func (r *ruleRow) allows() string {
 	switch {
 	case r.Unlimited:
@@ -94,24 +123,8 @@ func (r *ruleRow) allows() string {
 		return "banned"
 	}
 	var limits []string
-	for _, l := range r.Limits {
-		var text string
-		switch {
-		case l["capacity"] != nil:
-			rate := l["refill"]
-			if rate == nil {
-				rate = l["leak"]
-			}
-			text = fmt.Sprintf("%v at %v", l["capacity"], rate)
-		case l["calendar"] != nil:
-			text = fmt.Sprintf("%v per %v", l["limit"], l["calendar"])
-		default:
-			text = fmt.Sprintf("%v per %v", l["limit"], l["window"])
-		}
-		if l["start"] != nil {
-			text += " from the first request"
-		}
-		limits = append(limits, fmt.Sprintf("%s (%v)", text, l["algorithm"]))
+	for i := range r.Limits {
+		limits = append(limits, r.Limits[i].text())
 	}
 	return strings.Join(limits, "; ")
 }
