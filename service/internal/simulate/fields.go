@@ -421,7 +421,9 @@ func (r *Reader) time(text string, ev *Event) error {
 		if err != nil || t.Unix() < 0 || t.Year() > 9999 {
 			continue
 		}
-		ev.Time, ev.Whole = stint.Instant(t.UnixMicro()), fraction == ""
+		_, digits, _ := strings.Cut(text, ",") // ISO 8601 knows it before a fraction, RFC 1123 behind the day of the week
+		ev.Time = stint.Instant(t.UnixMicro())
+		ev.Whole = fraction == "" && (digits == "" || digits[0] == ' ')
 		if len(text) == len(commonTime) && ev.Whole {
 			known.text, known.at = text, ev.Time
 		}

@@ -96,6 +96,16 @@ func TestFormats(t *testing.T) {
 			simulate.Event{Time: at("2018-07-02T22:22:48.364Z"), Status: 200, Request: rules.Request{Method: "GET", Path: "/a", Host: "10.0.2.105:773", Address: "10.0.1.252"}},
 		},
 		{
+			"a comma before the fraction", "json",
+			`{"time":"2026-01-02 15:04:05,123","ip":"192.0.2.7"}`,
+			simulate.Event{Time: at("2026-01-02T15:04:05.123Z"), Request: rules.Request{Path: "/", Address: "192.0.2.7"}},
+		},
+		{
+			"a comma behind the day of the week", "json",
+			`{"time":"Sat, 10 Oct 2026 13:00:00 GMT","ip":"192.0.2.7"}`,
+			simulate.Event{Time: at("2026-10-10T13:00:00Z"), Whole: true, Request: rules.Request{Path: "/", Address: "192.0.2.7"}},
+		},
+		{
 			"CSV", "csv",
 			"time,key,cost,plan\n1790000000123,\"a,b\",3,gold",
 			simulate.Event{Time: 1_790_000_000_123_000, Request: rules.Request{Path: "/", Address: "a,b", Attributes: map[string]string{"cost": "3", "plan": "gold"}}},
