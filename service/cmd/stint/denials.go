@@ -39,11 +39,14 @@ func denialsCommand(p process) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if a.JSON {
-			return a.show(body)
-		}
-		if f.ID != "" {
+		if f.ID != "" { // which the service looks for in all texts of a request
 			answer.Denials = slices.DeleteFunc(answer.Denials, func(d activity.Denial) bool { return d.RequestID != f.ID })
+		}
+		switch {
+		case a.JSON && f.ID != "":
+			return sayJSON(p.Out, &answer, "")
+		case a.JSON:
+			return a.show(body)
 		}
 		if len(answer.Denials) == 0 {
 			if err := knownRule(a, f.Rule); err != nil {
