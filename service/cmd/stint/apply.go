@@ -109,6 +109,7 @@ func compareFlags(p process, command *cobra.Command, a *apiCommand) func(path st
 // newer service, are compared byte by byte, too.
 func newComparison(tag string, current []json.RawMessage, next []rules.Rule) (*comparison, error) {
 	c := &comparison{tag: tag, parts: map[string][]string{}}
+	c.changes = adminapi.RuleChanges{Added: []string{}, Removed: []string{}, Changed: []string{}} // JSON has null for nil
 	before, after := map[string]json.RawMessage{}, map[string]json.RawMessage{}
 	for _, text := range current {
 		var rule ruleRow
