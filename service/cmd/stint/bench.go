@@ -116,8 +116,9 @@ func (b *benchmark) prepare() (err error) {
 		Callers: b.Callers, Length: b.For, Requests: b.Requests, Keys: b.Keys, Distribution: b.Distribution,
 	}
 	if b.Rate != "" {
-		if b.load.Rate, err = notation.ParseRate(b.Rate); err != nil {
-			return misused("--rate is %q; allowed: N/DURATION such as 5000/s", b.Rate)
+		b.load.Rate, err = notation.ParseRate(b.Rate)
+		if err != nil || b.load.Rate.Permits < 1 || b.load.Rate.Period <= 0 {
+			return misused("--rate is %q; allowed: N/DURATION above 0 such as 5000/s", b.Rate)
 		}
 	}
 	if fault := b.load.Validate(); fault != nil {
