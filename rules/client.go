@@ -158,7 +158,8 @@ func (m *Matches) client(c *match, ending bool) (key string, t *terms, outcome O
 	lacks := m.appendClient(c, address) || c.PartitionBy != "" && m.partition(c) == ""
 	switch {
 	case !lacks:
-		if o := c.overrideOf(m.key, m.address, address, &m.network, m.Now); o != nil && (!ending || !o.bans()) {
+		holds := func(o *terms) bool { return o.holds(m.Now) }
+		if o := c.overrideOf(m.key, m.address, address, &m.network, holds); o != nil && (!ending || !o.bans()) {
 			t = o
 		}
 	case c.Missing == MissingSkip:
@@ -376,20 +377,23 @@ func (r *Rule) clientKey(client string, bits int, networks bool) (string, error)
 }
 
 // ClientClaims are the key and the policies under which a rule may have counted a client: its own
-// and that of the client's override. They carry no cost. The error wraps stint.ErrInvalid: there is
-// no such rule, or it can have no such client. All of them are listed, since a client whom an
-// override was given or taken from, or whose override has ended, has left state under the other policy.
+// and those of overrides that the client has, its own one's and networks', ended or not. They carry no
+// cost. The error wraps stint.ErrInvalid: there is no such rule, or it can have no such client. All of
+// them are listed, since a client whom an override was given or taken from, or whose override has ended,
+// has left state under the other policies.
 func (s *Set) ClientClaims(id, client string) (claims []stint.Claim, err error) {
-	c, err := s.client(id, client, nil)
+	c, err := s.client(id, client)
 	if err != nil {
 		return nil, err
 	}
-	groups := c.rule.own.groups
-	if c.override != nil {
-		groups = slices.Concat(groups, c.override.groups)
-	}
-	for _, g := range groups {
-		claims = append(claims, stint.Claim{Key: c.key, Policy: g.policy})
+	limits := 0
+	for _, t := range append([]*terms{&c.rule.own}, c.overrides...) {
+		if limits += t.limits(); limits > bounds.MaxOpLimits {
+			break
+		}
+		for _, g := range t.groups {
+			claims = append(claims, stint.Claim{Key: c.key, Policy: g.policy})
+		}
 	}
 	for _, policy := range []*stint.Policy{c.floor, c.rule.borrow} {
 		if policy != nil {
@@ -404,9 +408,13 @@ func (s *Set) ClientClaims(id, client string) (claims []stint.Claim, err error) 
 // request, so that costs are 1 and classes are left out.
 // now is as [Matches.Now].
 func (s *Set) ClientMatch(id, client string, now func() time.Time) (Matched, error) {
-	c, err := s.client(id, client, now)
+	c, err := s.client(id, client)
 	if err != nil {
 		return Matched{}, err
+	}
+	t := &c.rule.own
+	if at := slices.IndexFunc(c.overrides, func(o *terms) bool { return o.holds(now) }); at >= 0 {
+		t = c.overrides[at]
 	}
 	h := Matched{Rule: &c.rule.Rule, Client: c.key}
 	for i, policy := range []*stint.Policy{c.floor, c.rule.borrow} {
@@ -421,19 +429,19 @@ func (s *Set) ClientMatch(id, client string, now func() time.Time) (Matched, err
 		}
 		return h, nil
 	}
-	return h, h.decideBy(c.rule, cmp.Or(c.override, &c.rule.own), c.key, func(*Cost) (int64, error) { return 1, nil }, 0)
+	return h, h.decideBy(c.rule, t, c.key, func(*Cost) (int64, error) { return 1, nil }, 0)
 }
 
 // A known client is one that was named, and not found in a request.
 type known struct {
-	rule     *compiled
-	key      string
-	override *terms        // nil: none
-	floor    *stint.Policy // nil: none
+	rule      *compiled
+	key       string
+	overrides []*terms      // ended or not, in the order in which they come
+	floor     *stint.Policy // nil: none
 }
 
 // client finds what a rule has of a client.
-func (s *Set) client(id, client string, now func() time.Time) (k known, err error) {
+func (s *Set) client(id, client string) (k known, err error) {
 	c := s.byID[id]
 	if c == nil {
 		return known{}, stint.Invalid("rule", id, "the ID of a rule in force")
@@ -445,26 +453,32 @@ func (s *Set) client(id, client string, now func() time.Time) (k known, err erro
 	_, client, _ = c.cutPartition(client)
 	if parts, err := splitKey("key", client, ""); err == nil { // not one that is counted by address
 		text, start := c.keyOf(parts)
-		address, buffer := "", []byte(nil)
+		address := ""
 		if at := c.addressPart(); at >= 0 {
 			address = parts[at].text
 		}
-		k.override, k.floor = c.overrideOf(text, start, address, &buffer, now), c.floorOf(text)
+		c.overrideOf(text, start, address, new([]byte), func(o *terms) bool {
+			if !slices.Contains(k.overrides, o) { // its own one may be a network's
+				k.overrides = append(k.overrides, o)
+			}
+			return false
+		})
+		k.floor = c.floorOf(text)
 	}
 	return k, nil
 }
 
-// overrideOf is the override of a client that has not ended: its own, else that of the longest network that has its
+// overrideOf is the first override of a client that holds: its own, else that of the longest network that has its
 // address; nil if there is none. The address is a part of the client's key, from start on. Networks
 // are tried from the longest prefix on: each one makes the key that an override of that network
 // has, and looks it up, which takes as many lookups as there are different lengths.
 func (c *compiled) overrideOf(
-	key []byte, start int, address string, buffer *[]byte, now func() time.Time,
+	key []byte, start int, address string, buffer *[]byte, holds func(*terms) bool,
 ) *terms {
 	if len(c.overrides) == 0 {
 		return nil
 	}
-	o := c.overrideAt(key, now)
+	o := c.overrideAt(key, holds)
 	if o != nil || len(c.lengths[0])+len(c.lengths[1]) == 0 || address == noAddress {
 		return o
 	}
@@ -476,16 +490,16 @@ func (c *compiled) overrideOf(
 	for _, length := range c.lengths[ipVersion(ip)] {
 		network, _ := ip.Prefix(length) // as long as the address at most
 		*buffer = append(network.AppendTo(append((*buffer)[:0], key[:start]...)), key[start+len(address):]...)
-		if o := c.overrideAt(*buffer, now); o != nil {
+		if o := c.overrideAt(*buffer, holds); o != nil {
 			return o
 		}
 	}
 	return nil
 }
 
-// overrideAt is the override of a key, nil if there is none or it has ended.
-func (c *compiled) overrideAt(key []byte, now func() time.Time) *terms {
-	if o := c.overrides[string(bounded(key))]; o != nil && o.holds(now) {
+// overrideAt is the override of a key, nil if there is none or it does not hold.
+func (c *compiled) overrideAt(key []byte, holds func(*terms) bool) *terms {
+	if o := c.overrides[string(bounded(key))]; o != nil && holds(o) {
 		return o
 	}
 	return nil

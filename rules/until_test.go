@@ -1,6 +1,7 @@
 package rules_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -57,8 +58,31 @@ func TestOverrideEnds(t *testing.T) {
 	}
 	// What it may have counted is found by a reset, ended or not.
 	claims, err := set.ClientClaims("a", "192.0.2.1")
-	if err != nil || len(claims) != 1 {
+	if err != nil || len(claims) != 2 {
 		t.Errorf("%v, %v", claims, err)
+	}
+}
+
+// A client of which several overrides held, one after another, has left state under each of them.
+func TestClaimsOfOverrides(t *testing.T) {
+	named := func(name string) []stint.Limit { return []stint.Limit{stint.FixedWindow(3, time.Minute).Named(name)} }
+	set := must.Get(rules.Compile([]rules.Rule{{
+		ID: "a", Scope: []string{rules.PerIP}, Limits: named("own"), Overrides: []rules.Override{
+			{Key: "192.0.2.1", Limits: named("client"), Until: ends},
+			{Key: "192.0.2.0/24", Limits: named("24")}, {Key: "192.0.0.0/8", Limits: named("8")},
+			{Key: "2001:db8::/64", Limits: named("64")}, {Key: "2001:db8::/32", Limits: named("32")},
+		},
+	}}, rules.Options{}))(t)
+	for client, want := range map[string][]string{
+		"192.0.2.1": {"own", "client", "24", "8"}, "192.0.3.1": {"own", "8"}, "2001:db8::/64": {"own", "64", "32"}, "10.0.0.1": {"own"},
+	} {
+		var got []string
+		for _, claim := range must.Get(set.ClientClaims("a", client))(t) {
+			got = append(got, claim.Policy.Limit(0).Name)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s has claims of %q, want %q", client, got, want)
+		}
 	}
 }
 
