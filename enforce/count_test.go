@@ -157,3 +157,26 @@ func TestDenialByHeldPermitsAndAnother(t *testing.T) {
 		t.Errorf("%+v by %+v", d, v.Rule)
 	}
 }
+
+// A rule for reserves alone is left out of other decisions, also for requests that lack what it counts by or name no
+// cost.
+func TestLeftOutButForReserves(t *testing.T) {
+	counts, places := per("counts", stint.FixedWindow(5, time.Hour)), per("places", stint.Concurrency(5))
+	counts.Count.Status = []int{4}
+	for _, rule := range []rules.Rule{counts, places} {
+		rule.Scope, rule.Missing, rule.Cost.Attribute = []string{rules.PerUser}, rules.MissingDeny, "n"
+		limiter, _ := newLimiter(t, rule, per("all", stint.FixedWindow(50, time.Hour)))
+		lacks, names := alice, alice
+		names.User, names.Attributes = "ann", map[string]string{"n": "many"}
+		for _, request := range []rules.Request{lacks, names} {
+			if v := decide(t, limiter, request); !v.Allowed || v.Rule.ID != "all" || len(v.Matched) != 1 {
+				t.Errorf("%s decides %+v by %v of %v", rule.ID, v.Decision, v.Rule, v.Matched)
+			}
+			var v enforce.Verdict
+			_, err := limiter.Reserve(t.Context(), &request, stint.Hold{}, &v)
+			if v.Allowed || err == nil && v.Reason() != stint.ReasonMissing {
+				t.Errorf("%s reserves %+v, %q, %v", rule.ID, v.Decision, v.Reason(), err)
+			}
+		}
+	}
+}

@@ -52,7 +52,7 @@ func (l stepper) Prepare(r *rules.Request, v *Verdict, verb stint.Verb) error {
 	var matched rules.Matched
 	for i := range v.matches.Len() {
 		err := v.matches.At(i, verb, &matched)
-		if err == nil && (matched.Outcome == rules.Skipped || verb < stint.VerbReserve && matched.NeedsReserve()) {
+		if matched.Outcome == rules.Skipped || verb < stint.VerbReserve && matched.NeedsReserve() {
 			continue
 		}
 		inShadow := matched.Rule.OnExceed == rules.Shadow

@@ -69,10 +69,16 @@ type Matched struct {
 }
 
 // NeedsReserve reports whether only a Reserve can take of the rule's limits, as one of them is of
-// concurrency, or the rule has a Count.
+// concurrency, or the rule has a Count. Where the client or the cost is not known the rule's own limits say it.
 func (h *Matched) NeedsReserve() bool {
-	return h.Outcome == Limited && (h.Rule.countsAnswers() || h.Claim.Policy.NeedsReserve() ||
-		slices.ContainsFunc(h.And, func(c stint.Claim) bool { return c.Policy.NeedsReserve() }))
+	switch {
+	case h.Outcome == Lacking, h.Outcome == Limited && h.Claim.Policy == nil:
+		return h.Rule.NeedsReserve()
+	case h.Outcome != Limited:
+		return false
+	}
+	return h.Rule.countsAnswers() || h.Claim.Policy.NeedsReserve() ||
+		slices.ContainsFunc(h.And, func(c stint.Claim) bool { return c.Policy.NeedsReserve() })
 }
 
 // At tells what the i-th rule makes of the request. The error wraps stint.ErrInvalid: a cost
