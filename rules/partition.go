@@ -3,6 +3,7 @@ package rules
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"regexp"
 	"strings"
 
 	"github.com/stint-go/stint"
@@ -22,6 +23,9 @@ func partitionTag(value string) string {
 	return "{" + value + "}"
 }
 
+// partitionHash is the tag of a value that is hashed.
+var partitionHash = regexp.MustCompile(`^\{\\[0-9a-f]{32}\}$`)
+
 // inPartition is a client's key behind the tag of its partition.
 func inPartition(tag, key string) string {
 	if len(tag)+len(key) > bounds.MaxKeyBytes {
@@ -30,8 +34,8 @@ func inPartition(tag, key string) string {
 	return tag + key
 }
 
-// cutPartition takes the tag of a partition off a client. Only one that is counted by address
-// instead has none.
+// cutPartition takes the tag of a partition off a client, in which the value may stand as it is or hashed. Only one that
+// is counted by address instead has none.
 func (r *Rule) cutPartition(client string) (tag, rest string, err error) {
 	if r.PartitionBy == "" || r.Missing == MissingIP && strings.HasPrefix(client, fallbackPrefix) {
 		return "", client, nil
@@ -41,5 +45,8 @@ func (r *Rule) cutPartition(client string) (tag, rest string, err error) {
 		return "", "", stint.Invalid("key", r.shownKey(client),
 			"a client behind the value of "+r.PartitionBy+" in braces, as in {VALUE}CLIENT")
 	}
-	return value + "}", rest, nil
+	if tag = value + "}"; !partitionHash.MatchString(tag) {
+		tag = partitionTag(value[1:])
+	}
+	return tag, rest, nil
 }

@@ -23,6 +23,11 @@ func TestPartitionBy(t *testing.T) {
 			Overrides: []rules.Override{{Key: "bob", Banned: true}},
 		},
 	)
+	keyOf := func(tenant string) string {
+		var m rules.Matches
+		must.Do(t, set.Match(&rules.Request{Path: "/", User: "alice", Attributes: map[string]string{"tenant": tenant}}, &m))
+		return must.Get(m.AtTake(m.Len() - 1))(t).Claim.Key // of user, the last one
+	}
 	for tenant, tag := range map[string]string{
 		"acme": "{acme}", "a{b}c": `{\0c81d082effbfc200f529870c4baa760}`, `a\b`: `{\`, strings.Repeat("x", 65): `{\`,
 	} {
@@ -36,7 +41,11 @@ func TestPartitionBy(t *testing.T) {
 			}
 		}
 	}
-	for client, want := range map[string]string{"{acme}alice": "{acme}alice", "{acme}{b}c": "{acme}{b}c"} {
+	for client, want := range map[string]string{
+		"{acme}alice": "{acme}alice", "{acme}{b}c": "{acme}{b}c", "{" + strings.Repeat("x", 64) + "}alice": "{" + strings.Repeat("x", 64) + "}alice",
+		// what requests with such values have
+		`{a\b}alice`: keyOf(`a\b`), "{" + strings.Repeat("x", 65) + "}alice": keyOf(strings.Repeat("x", 65)), keyOf(`a\b`): keyOf(`a\b`),
+	} {
 		if claims, err := set.ClientClaims("user", client); err != nil || len(claims) != 1 || claims[0].Key != want {
 			t.Errorf("%s: %+v %v", client, claims, err)
 		}
