@@ -2,6 +2,7 @@ package enforce_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -193,12 +194,23 @@ func TestMarkEnds(t *testing.T) {
 	}
 }
 
-// A failure policy marks nothing.
+// A failure policy marks nothing, and denies nothing by rules that mark.
 func TestDegradedIsNotMarked(t *testing.T) {
-	limiter := withoutStore(t, failover.Open, marking("soft", 1))
-	for range 3 {
-		if v := decide(t, limiter, alice); !v.Allowed || len(v.Exceeded) > 0 {
-			t.Errorf("%+v, marked by %q", v.Decision, exceeded(v))
+	for _, mode := range []failover.Mode{failover.Open, failover.Closed, failover.Local} {
+		limiter := withoutStore(t, mode, marking("soft", 1))
+		for range 3 {
+			if v := decide(t, limiter, alice); !v.Allowed || !v.Decision.Degraded || len(v.Exceeded) > 0 {
+				t.Errorf("%v: %+v, marked by %q", mode, v.Decision, exceeded(v))
+			}
+			var v enforce.Verdict
+			if _, err := limiter.Reserve(t.Context(), &alice, stint.Hold{}, &v); err != nil || !v.Allowed {
+				t.Errorf("%v: a reserve: %+v, %v", mode, v.Decision, err)
+			}
 		}
+	}
+	limiter := withoutStore(t, failover.Closed, marking("soft", 1), per("hard", hourly(4)))
+	var v enforce.Verdict
+	if err := limiter.Decide(t.Context(), &alice, &v); !errors.Is(err, stint.ErrUnavailable) {
+		t.Errorf("beside a rule that is closed: %+v, %v", v.Decision, err)
 	}
 }

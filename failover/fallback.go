@@ -80,11 +80,14 @@ func (s *Store) answered(op *stint.Op, allowed bool, cause error) {
 	}
 }
 
-// modes is the set of the modes of an operation's policies.
+// modes is the set of the modes of an operation's policies. A claim that may be left uncharged denies nothing, so that
+// it does not close either.
 func (s *Store) modes(op *stint.Op) (modes uint8) {
 	for nth := range op.Len() {
-		claim, _ := op.NthClaim(nth)
-		modes |= modesOf(s.plan(claim.Policy).mode)
+		claim, way := op.NthClaim(nth)
+		if mode := s.plan(claim.Policy).mode; mode != Closed || !decide.IsOptional(way) {
+			modes |= modesOf(mode)
+		}
 	}
 	return modes
 }

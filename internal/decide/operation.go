@@ -74,7 +74,7 @@ func (o *Operation) Decide() {
 	if !o.takeAtOnce() {
 		o.askAndCharge()
 	}
-	if o.Told || len(o.Ways) > 0 && isOptional(o.Ways[0]) { // then there may be no other limit to tell of
+	if o.Told || len(o.Ways) > 0 && IsOptional(o.Ways[0]) { // then there may be no other limit to tell of
 		o.sayAllLeft()
 	}
 	if o.Told {

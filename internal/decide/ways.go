@@ -25,8 +25,8 @@ func placeOf(way uint16) uint8  { return uint8(way % bounds.MaxWays) }
 // SameGroup reports whether two ways are of one group.
 func SameGroup(a, b uint16) bool { return groupOf(a) == groupOf(b) }
 
-// isOptional reports whether a way's group has a last way that is empty.
-func isOptional(way uint16) bool { return way%PerGroup >= bounds.MaxWays }
+// IsOptional reports whether a way's group has a last way that is empty.
+func IsOptional(way uint16) bool { return way%PerGroup >= bounds.MaxWays }
 
 // isChoice reports whether a limit is of a group that is to be chosen among.
 func isChoice(way uint16) bool { return way != 0 && way != Aside }
@@ -74,7 +74,7 @@ func Append(op *stint.Op, claim stint.Claim, way uint16) {
 	groups := op.Extra.Groups
 	if int(groupOf(way)) > len(groups) {
 		var group []stint.Way
-		if isOptional(way) {
+		if IsOptional(way) {
 			group = []stint.Way{nil} // the empty one, before which the others are put
 		}
 		groups = append(groups, group)
@@ -130,7 +130,7 @@ func firstThatAdmits(outs []stint.Outcome, ways []uint16, at, end int) (from, to
 			return from, to, true
 		}
 	}
-	return end, end, isOptional(ways[at])
+	return end, end, IsOptional(ways[at])
 }
 
 // numberOf is the number of the way whose limits begin at a place, or, at the group's end, of the empty one.
@@ -279,7 +279,7 @@ func deciderOf(outs []stint.Outcome, ways []uint16, allowed bool) (decider int, 
 			delay = max(delay, outs[i].Delay)
 			i++
 		default:
-			end, optional := endOfGroup(ways, i), isOptional(ways[i])
+			end, optional := endOfGroup(ways, i), IsOptional(ways[i])
 			at := i
 			if i = end; optional {
 				continue
@@ -349,7 +349,7 @@ func Available(op *stint.Op, outs []stint.Outcome) (n int64, chooses bool) {
 			}
 			continue
 		}
-		if end = endOfGroup(ways, at); !isOptional(ways[at]) {
+		if end = endOfGroup(ways, at); !IsOptional(ways[at]) {
 			n, chooses = min(n, together(op, outs[:end], ways, at)), true
 		}
 	}
