@@ -180,3 +180,19 @@ func TestLeftOutButForReserves(t *testing.T) {
 		}
 	}
 }
+
+// A reset of a request clears what rules for reserves alone have of it, too.
+func TestResetOfReserves(t *testing.T) {
+	counts, places := per("counts", stint.FixedWindow(1, time.Hour)), per("places", stint.Concurrency(1))
+	counts.Count.Status = []int{4}
+	for _, rule := range []rules.Rule{counts, places} {
+		limiter, _ := newLimiter(t, rule)
+		for i := range 3 {
+			var v enforce.Verdict
+			if r, err := limiter.Reserve(t.Context(), &alice, stint.Hold{}, &v); err != nil || r == nil {
+				t.Errorf("%s, reserve %d: %+v, %v", rule.ID, i, v.Decision, err)
+			}
+			must.Do(t, limiter.Reset(t.Context(), &alice, &v))
+		}
+	}
+}

@@ -32,8 +32,8 @@ type stepper struct{ *Limiter }
 
 // Prepare implements [steps.Of].
 //
-// A rule with a concurrency limit holds only for a Reserve: nobody would give back what Decide took of it. For
-// the end of a hold a client that is banned by now has the limits that it had. The order of what
+// A rule with a concurrency limit holds only for a Reserve: nobody would give back what Decide took of it. A reset clears
+// its state, too. For the end of a hold a client that is banned by now has the limits that it had. The order of what
 // decides without the store: the first rule that bans or lacks something; then a fault of the
 // request, of which the error tells and the verdict has the Rule, if it is one; then DenyByDefault.
 func (l stepper) Prepare(r *rules.Request, v *Verdict, verb stint.Verb) error {
@@ -52,7 +52,7 @@ func (l stepper) Prepare(r *rules.Request, v *Verdict, verb stint.Verb) error {
 	var matched rules.Matched
 	for i := range v.matches.Len() {
 		err := v.matches.At(i, verb, &matched)
-		if matched.Outcome == rules.Skipped || verb < stint.VerbReserve && matched.NeedsReserve() {
+		if isLeftOut(&matched, verb) {
 			continue
 		}
 		inShadow := matched.Rule.OnExceed == rules.Shadow
@@ -110,6 +110,12 @@ func (l stepper) Prepare(r *rules.Request, v *Verdict, verb stint.Verb) error {
 		v.Rule = faulty
 	}
 	return fault
+}
+
+// isLeftOut reports whether a rule that matches has nothing to do with a verb.
+func isLeftOut(matched *rules.Matched, verb stint.Verb) bool {
+	clears := verb == stint.VerbReset && matched.Claim.Policy != nil
+	return matched.Outcome == rules.Skipped || verb < stint.VerbReserve && !clears && matched.NeedsReserve()
 }
 
 // Claims are what the rules that decide ask of the store, or were to ask when there is an error: each rule's one after
