@@ -110,9 +110,11 @@ func (l *Limiter) acquire(ctx context.Context, w *waiter, op Op) (Decision, erro
 }
 
 // untilTurn is how long a request that was denied waits at least: for room, and in the queue of a leaky bucket that
-// denied it for its turn, which comes when all before it have left. In the place of a store it is not known how many.
+// denied it for its turn, which comes when all before it have left. In the place of a store it is not known how many;
+// nor, if a service has another limit of its own, which of them denied it.
 func (p *Policy) untilTurn(d *Decision) time.Duration {
-	if p.limits[d.Index].Algorithm == AlgorithmLeakyBucket && !d.Degraded {
+	l := &p.limits[d.Index]
+	if l.Algorithm == AlgorithmLeakyBucket && l.Capacity == d.Limit && !d.Degraded {
 		return max(d.RetryAfter, d.ResetAfter)
 	}
 	return d.RetryAfter
