@@ -1,6 +1,9 @@
 package otellimit
 
 import (
+	"bufio"
+	"cmp"
+	"net"
 	"net/http"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -23,27 +26,46 @@ func Handler(next http.Handler, provider trace.TracerProvider, propagator propag
 			next.ServeHTTP(w, r)
 			return
 		}
-		answer := &answer{ResponseWriter: w, status: http.StatusOK}
+		answer := &answer{ResponseWriter: w}
 		next.ServeHTTP(answer, r.WithContext(ctx))
+		status := cmp.Or(answer.status, http.StatusOK)
 		span.SetAttributes(attribute.String("http.request.method", r.Method), attribute.String("url.path", r.URL.Path),
-			attribute.Int("http.response.status_code", answer.status))
-		if answer.status >= http.StatusInternalServerError {
+			attribute.Int("http.response.status_code", status))
+		if status >= http.StatusInternalServerError {
 			span.SetStatus(codes.Error, "")
 		}
 	})
 }
 
-// answer remembers the status of a response. A handler that writes without WriteHeader has 200,
-// which is why that is where it starts.
+// answer remembers the status of a response; 0 of a handler that writes without WriteHeader, which has 200.
 type answer struct {
 	http.ResponseWriter
 	status int
 }
 
-// WriteHeader implements [http.ResponseWriter].
+// WriteHeader implements [http.ResponseWriter]. The first status counts, but an informational one, if it is no upgrade.
 func (a *answer) WriteHeader(status int) {
-	a.status = status
+	if a.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) {
+		a.status = status
+	}
 	a.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements [http.ResponseWriter].
+func (a *answer) Write(data []byte) (int, error) {
+	a.status = cmp.Or(a.status, http.StatusOK)
+	return a.ResponseWriter.Write(data)
+}
+
+// Flush implements [http.Flusher].
+func (a *answer) Flush() {
+	a.status = cmp.Or(a.status, http.StatusOK)
+	_ = http.NewResponseController(a.ResponseWriter).Flush()
+}
+
+// Hijack implements [http.Hijacker].
+func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	return http.NewResponseController(a.ResponseWriter).Hijack()
 }
 
 // Unwrap lets http.ResponseController find the response below.

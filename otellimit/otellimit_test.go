@@ -270,3 +270,40 @@ func TestOneTrace(t *testing.T) {
 		t.Errorf("the request's span is %q with %q", request.Name, got)
 	}
 }
+
+// TestAnswers: a span has the status of the answer, not that of a hint before it, and a handler that streams or takes
+// over the connection finds in a trace what it finds without one.
+func TestAnswers(t *testing.T) {
+	exporter, provider := record(t, sdk.AlwaysSample())
+	server := httptest.NewServer(otellimit.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/upgrade" {
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = conn.Write([]byte("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"))
+			_ = conn.Close()
+			return
+		}
+		w.WriteHeader(http.StatusEarlyHints)
+		_, _ = w.Write([]byte("a part"))
+		w.(http.Flusher).Flush()
+		w.WriteHeader(http.StatusTeapot) // which comes too late
+	}), provider, propagation.TraceContext{}))
+	t.Cleanup(server.Close)
+	for path, want := range map[string]int{"/stream": http.StatusOK, "/upgrade": http.StatusNoContent} {
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, http.NoBody))(t)
+		response := must.Get(http.DefaultClient.Do(request))(t)
+		_ = response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("%s: %s", path, response.Status)
+		}
+	}
+	server.Close() // which waits for handlers, but not for one that took over its connection
+	for _, span := range exporter.GetSpans() {
+		if got := texts(span); strings.Contains(got, "stream") && !strings.HasSuffix(got, "response.status_code=200") {
+			t.Error(got)
+		}
+	}
+}
