@@ -286,11 +286,12 @@ func (l Limit) IsBucket() bool {
 // Validate reports everything that is wrong with the limit, joined; each fault is
 // an [InvalidError].
 func (l Limit) Validate() error {
-	if l.Algorithm == 0 || int(l.Algorithm) >= len(algorithmNames) {
-		return Invalid("algorithm", uint8(l.Algorithm), "one of the five algorithms, or concurrency")
-	}
 	var faults faults
 	faults.name("name", l.Name)
+	if l.Algorithm == 0 || int(l.Algorithm) >= len(algorithmNames) { // which says what else is allowed
+		faults.add("algorithm", uint8(l.Algorithm), "one of the five algorithms, or concurrency")
+		return prefix.Join(faults...)
+	}
 	capacity := "limit"
 	if l.IsBucket() || l.Algorithm == AlgorithmConcurrency {
 		capacity = "capacity"
@@ -412,27 +413,32 @@ func (l Limit) validateOptions(faults *faults) {
 
 // validateDenials refuses what has no meaning where denials are counted.
 func (l Limit) validateDenials(faults *faults) {
-	switch {
-	case !l.FirstRequest:
+	if !l.FirstRequest {
 		faults.add("Denials", true, "only with FirstRequest: FixedWindow(20, 10*time.Minute).FromFirst().OfDenials()")
-	case l.MaxDebt != 0:
+	}
+	if l.MaxDebt != 0 {
 		faults.add("MaxDebt", l.MaxDebt, "none where denials are counted")
-	case l.Lease != 0:
+	}
+	if l.Lease != 0 {
 		faults.add("lease", l.Lease, "none where denials are counted")
-	case l.Cost != 0:
+	}
+	if l.Cost != 0 {
 		faults.add("cost", l.Cost, "none where denials are counted: each counts 1")
 	}
 }
 
 // validateLease looks at what a process may take at once on behalf of the requests to come.
 func (l Limit) validateLease(faults *faults) {
-	switch {
-	case l.Lease == 0:
-	case l.Cost != 0:
+	if l.Lease == 0 {
+		return
+	}
+	if l.Cost != 0 {
 		faults.add("lease", l.Lease, "none with a cost")
-	case l.Algorithm != AlgorithmTokenBucket && l.Algorithm != AlgorithmFixedWindow:
+	}
+	if l.Algorithm != AlgorithmTokenBucket && l.Algorithm != AlgorithmFixedWindow {
 		faults.add("lease", l.Lease, "only with TOKEN_BUCKET and FIXED_WINDOW")
-	case l.Lease < LeaseAuto || l.Lease > max(1, l.Capacity):
+	}
+	if l.Lease < LeaseAuto || l.Lease > max(1, l.Capacity) {
 		faults.add("lease", l.Lease, "auto, none, or 1 to the capacity")
 	}
 }

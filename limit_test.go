@@ -69,6 +69,12 @@ func TestLimitRefuses(t *testing.T) {
 		{"denials with debt", stint.FixedWindow(1, time.Second).FromFirst().OfDenials().WithMaxDebt(1), []string{"MaxDebt is 1", "none where denials are counted"}},
 		{"denials with a lease", stint.FixedWindow(1, time.Second).FromFirst().OfDenials().WithLease(1), []string{"lease is 1", "none where denials are counted"}},
 		{"denials with a cost", stint.FixedWindow(1, time.Second).FromFirst().OfDenials().WithCost(1), []string{"cost is 1", "each counts 1"}},
+		{
+			"denials with all that they can't have", stint.FixedWindow(5, time.Second).OfDenials().WithMaxDebt(1).WithLease(1).WithCost(2),
+			[]string{"only with FirstRequest", "MaxDebt is 1", "lease is 1; allowed: none where denials", "cost is 2; allowed: none where denials"},
+		},
+		{"a lease with a cost, of a log", stint.SlidingWindowLog(5, time.Second).WithLease(-2).WithCost(1), []string{"none with a cost", "only with TOKEN_BUCKET and FIXED_WINDOW", "auto, none, or 1 to the capacity"}},
+		{"no algorithm, and a name", stint.Limit{Name: "é"}, []string{"algorithm is 0", `name is "é"`}},
 		{"a window and a calendar", with(stint.FixedWindow(1, time.Second), func(l *stint.Limit) { l.Calendar = stint.CalendarDay }), []string{"none with calendar day"}},
 		{"an unknown zone", stint.CalendarWindow(1, stint.CalendarDay, "Mars/Olympus"), []string{`TimeZone is "Mars/Olympus"`}},
 		{"the machine's zone", stint.CalendarWindow(1, stint.CalendarDay, "Local"), []string{`TimeZone is "Local"`}},
