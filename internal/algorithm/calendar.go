@@ -49,9 +49,8 @@ func (c *calendar) find(t stint.Instant) window {
 	if c.unit == stint.CalendarMinute {
 		_, offset := at.Zone()
 		shift := stint.Instant(offset) * second
-		start := t + shift
-		start -= start % minute
-		return window{start - shift, start - shift + minute}
+		start := t - (t+shift+day)%minute // a day later, since the remainder of a time before 1970 is negative
+		return window{start, start + minute}
 	}
 	// The wall clock is written as a UTC time of the same digits, on which calendar
 	// arithmetic has no gaps.
@@ -67,6 +66,7 @@ func (c *calendar) find(t stint.Instant) window {
 const (
 	second = stint.Instant(time.Second / time.Microsecond)
 	minute = 60 * second
+	day    = 24 * 60 * minute
 )
 
 // wallOf is the time with the same date and clock, in UTC.

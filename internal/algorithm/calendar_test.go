@@ -42,6 +42,9 @@ func TestCalendarWindows(t *testing.T) {
 		// A minute that comes again an hour later is another minute.
 		{"Europe/Berlin", minute, "2026-10-25T00:30:30", "2026-10-25T00:30:00", "2026-10-25T00:31:00"},
 		{"Europe/Berlin", minute, "2026-10-25T01:30:30", "2026-10-25T01:30:00", "2026-10-25T01:31:00"},
+		// A machine may boot in 1970, when west of Greenwich it was 1969.
+		{"America/New_York", minute, "1970-01-01T00:01:30", "1970-01-01T00:01:00", "1970-01-01T00:02:00"},
+		{"Africa/Monrovia", minute, "1970-01-01T00:02:31", "1970-01-01T00:02:30", "1970-01-01T00:03:30"},
 		{"Europe/Berlin", week, "2026-03-29T21:59:59", "2026-03-22T23:00:00", "2026-03-29T22:00:00"},
 		{"Europe/Berlin", week, "2026-03-29T22:00:00", "2026-03-29T22:00:00", "2026-04-05T22:00:00"},
 		{"Europe/Berlin", day, "2026-10-25T12:00:00", "2026-10-24T22:00:00", "2026-10-25T23:00:00"},

@@ -41,7 +41,7 @@ func (w *calendarWindows) window(limit *stint.Limit, at stint.Instant) (start, e
 		}
 		return start, start + micros(limit.Window)
 	case stint.CalendarMinute:
-		start = at - w.wallTimeAt(zone, at)%minute
+		start = at - (w.wallTimeAt(zone, at)+24*hour)%minute // west of Greenwich 1970 begins in 1969
 		return start, start + minute
 	case stint.CalendarHour, stint.CalendarDay, stint.CalendarWeek, stint.CalendarMonth, stint.CalendarYear:
 	}
