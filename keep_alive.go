@@ -61,10 +61,14 @@ func (r *Reservation) renew(work context.Context) (held bool, err error) {
 	r.mu.Lock()
 	claims, permits, certain := r.claims, r.permits, r.certain
 	r.mu.Unlock()
-	ctx, cancel := context.WithDeadline(work, certain)
+	sent := time.Now()
+	until := sent.Add(bounds.HoldTTL(r.hold.TTL) / 2) // then nothing may be heard of it, but of the next one
+	if until.After(certain) {
+		until = certain
+	}
+	ctx, cancel := context.WithDeadline(work, until)
 	defer cancel()
 	call := &holdCall{hold: HoldOp{Hold: r.hold}}
-	sent := time.Now()
 	d, err := r.store.Decide(ctx, claims.on(VerbReserve, &call.hold, &call.extra))
 	err = r.grown(claims, permits, &call.hold, &d, err, sent)
 	if errors.Is(err, ErrLost) || errors.Is(err, ErrResolved) || err == nil && !d.Allowed && !d.Degraded {

@@ -14,14 +14,17 @@ import (
 	"github.com/stint-go/stint/memstore"
 )
 
-// A farStore answers after a while, or is gone.
+// A farStore answers after a while, or is gone, or silent.
 type farStore struct {
 	stint.Store
-	far  time.Duration
-	gone atomic.Bool
+	far          time.Duration
+	gone, silent atomic.Bool
 }
 
 func (s *farStore) wait(ctx context.Context, d time.Duration) error {
+	if s.silent.Load() {
+		<-ctx.Done()
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -100,6 +103,23 @@ func TestKeepAliveWhileTheStoreIsGone(t *testing.T) {
 			t.Errorf("gone for the TTL: %v", err)
 		}
 	})
+}
+
+// A renewal of which nothing is heard is not waited for until the hold is lost: the next one may be heard.
+func TestKeepAliveWhenARenewalIsNotAnswered(t *testing.T) {
+	for _, ttl := range []time.Duration{time.Second, time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &farStore{Store: memstore.New(memstore.Config{}), far: 50 * time.Millisecond}
+			_, works := keepAlive(t, store, 1, ttl)
+			store.silent.Store(true)
+			pass(ttl / 2)
+			store.silent.Store(false)
+			pass(ttl)
+			if err := context.Cause(works[0]); err != nil {
+				t.Errorf("the store was silent for half of the %v: %v", ttl, err)
+			}
+		})
+	}
 }
 
 // A store that has lost its states, and given the place to another, denies the renewal: the work ends then.
