@@ -107,7 +107,7 @@ func PerDay(n int64) Rate { return Per(n, 24*time.Hour) }
 // Every is one permit per interval.
 func Every(interval time.Duration) Rate { return Per(1, interval) }
 
-// String writes the rate as [ParseRate] reads it, such as 10/s or 2/3s.
+// String writes the rate as rules have it, such as 10/s or 2/3s.
 func (r Rate) String() string {
 	d := duration.Format(r.Period)
 	switch d {

@@ -389,7 +389,7 @@ type Store interface {
 	// is at fault (nothing was consumed), ErrUnavailable when the store could not
 	// decide (whether permits were consumed is not known), or is the context's.
 	Decide(ctx context.Context, op Op) (Decision, error)
-	// VerbTake is Decide of an operation that takes permits of one policy, with nothing else in it. It is
+	// Take is Decide of an operation that takes permits of one policy, with nothing else in it. It is
 	// the most frequent call, and copies no operation. A store whose Watch returns shards waits for
 	// at most the timeout that Watch was given. A store that wraps another forwards the call.
 	Take(ctx context.Context, policy *Policy, key string, permits int64) (Decision, error)

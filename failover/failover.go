@@ -22,16 +22,16 @@
 //
 // A call that the store does not answer in time, or answers with a failure, is decided by the mode, too. But a call
 // that this process had no time to send, or whose answer it had no time to read, fails with an error that wraps
-// stint.ErrOverloaded in every mode, unless Config.OnOverload says otherwise: if load opened a limiter, anybody could
-// open it by making load.
+// stint.ErrOverloaded in every mode, unless Config.AdmitOnOverload says otherwise: if load opened a limiter, anybody
+// could open it by making load.
 //
 // # What is decided then
 //
-// A Take or Try is answered by the policy's [Mode]; the decision is marked Degraded, its source is
+// A Take, Try or Reserve is answered by the policy's [Mode]; the decision is marked Degraded, its source is
 // stint.SourceFailurePolicy. A cost above the limit itself is denied for good in every mode but Closed, as the store
 // would. Of an operation over several policies, one that is Closed makes it fail; else the Local ones are decided, all
-// together, and the Open ones admit. Peek, Reset, Settle, ResetPolicy and ResetAll are never answered by a mode: they
-// fail with an error that wraps stint.ErrUnavailable.
+// together, and the Open ones admit. Peek, Reset, Settle, ResetAll and the ends of holds are never answered by a mode:
+// they fail with an error that wraps stint.ErrUnavailable.
 //
 // Local decides by the limits divided by the largest number of processes (Config.Instances) that was seen within the
 // policy's longest life: a window, two of a sliding counter, the time in which a bucket drains. Capacities, limits and
@@ -111,9 +111,9 @@ type Config struct {
 	// each, in the goroutine that noticed the change. It must not block, must not call the
 	// store, and must be safe for concurrent use. Default: nil.
 	StateChanged func(Change)
-	// Answered is called for each Take and Try that a mode answers instead of the store, with the key (of several claims
-	// the first one's), whether it is admitted, and why the store could not decide. It runs in the caller's goroutine, so
-	// it must not block. It must be safe for concurrent use. Default: nil.
+	// Answered is called for each Take, Try and Reserve that a mode answers instead of the store, with the key (of several
+	// claims the first one's), whether it is admitted, and why the store could not decide. It runs in the caller's
+	// goroutine, so it must not block. It must be safe for concurrent use. Default: nil.
 	Answered func(key string, allowed bool, cause error)
 }
 

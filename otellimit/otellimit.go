@@ -13,7 +13,7 @@
 //	stint.rule       the rule's ID, of a decision by a rule
 //	stint.policy     the policy's name, of another one with a name
 //	stint.limit      the deciding limit's name, or its algorithm where it has none
-//	stint.verb       take, try, peek, reset, settle
+//	stint.verb       take, try, peek, reset, settle, reserve, commit, cancel, drop, list
 //	stint.allowed    whether the request is admitted
 //	stint.degraded   whether a failure policy decided instead of the store
 //	stint.source     where the decision was made: store, denial-cache, lease, failure-policy
