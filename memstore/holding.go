@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/stint-go/stint"
@@ -81,7 +82,7 @@ func (s *Store) list(op *stint.Op) (stint.Decision, error) {
 		list = o.States[i].List(list, i, len(o.places), bounds.MaxListed)
 		s.save(s.shard(o.places[i].hash), &o.places[i], &o.States[i])
 	}
-	slices.SortStableFunc(list, func(a, b stint.Hold) int { return int(a.ExpiresAt - b.ExpiresAt) })
+	slices.SortStableFunc(list, func(a, b stint.Hold) int { return cmp.Compare(a.ExpiresAt, b.ExpiresAt) })
 	*op.Extra.Live = list
 	return stint.Decision{Allowed: true, At: o.Now}, nil
 }

@@ -59,6 +59,17 @@ func (h *held) wantLeft(policy *stint.Policy, want int64) {
 	}
 }
 
+// Expiries may be further apart than an int says on a machine of 32 bits.
+func TestHoldsAreListedByExpiry(t *testing.T) {
+	h := newHeld(t, memstore.Config{}, stint.Concurrency(9))
+	h.reserve("long", 1, time.Hour)
+	h.reserve("short", 1, time.Second)
+	list := must.Get(liveHolds(t, h.store, "k", h.policy))(t)
+	if len(list) != 2 || list[0].ID != "short" || list[1].ID != "long" {
+		t.Errorf("%+v", list)
+	}
+}
+
 func TestAClientHasSoManyHolds(t *testing.T) {
 	h := newHeld(t, memstore.Config{MaxHolds: 3}, stint.FixedWindow(100, 24*time.Hour))
 	for i := range 3 {

@@ -393,7 +393,7 @@ func (s *Store) list(ctx context.Context, op *stint.Op) (stint.Decision, error) 
 		return stint.Decision{}, result.Err
 	}
 	br.Recycle(c)
-	slices.SortStableFunc(live, func(a, b stint.Hold) int { return int(a.ExpiresAt - b.ExpiresAt) })
+	slices.SortStableFunc(live, func(a, b stint.Hold) int { return cmp.Compare(a.ExpiresAt, b.ExpiresAt) })
 	if result.Err == nil {
 		*op.Extra.Live = live
 	}
