@@ -95,8 +95,28 @@ func TestAClientHasSoManyHolds(t *testing.T) {
 
 // What holds took of memory comes back, and so does what was remembered of them.
 func TestHoldsLeaveNoMemory(t *testing.T) {
+	t.Run("short", func(t *testing.T) { testHoldsLeaveNoMemory(t, 0) })
+	// Of a queue some have their turn in days: these are remembered, and the others are not meanwhile.
+	t.Run("beside long ones", func(t *testing.T) { testHoldsLeaveNoMemory(t, 300) })
+}
+
+func testHoldsLeaveNoMemory(t *testing.T, long int) {
 	h := newHeld(t, memstore.Config{}, stint.Concurrency(5), stint.TokenBucket(1000, stint.PerSecond(1)))
 	before := h.store.Stats().Bytes
+	queue := must.Get(stint.NewPolicy("queue", stint.LeakyBucket(1000, stint.PerHour(1)).WithCost(1)))(t)
+	hold := func(i int) *stint.HoldOp { return &stint.HoldOp{Hold: stint.Hold{ID: fmt.Sprint("long", i)}} }
+	for i := range long {
+		must.Get(h.do(stint.VerbReserve, queue, 1, hold(i)))(t)
+		must.Get(h.do(stint.VerbCommit, queue, 1, hold(i)))(t)
+	}
+	defer func() {
+		for i := 2; i < long; i++ { // the turn of two has come
+			again := hold(i)
+			if must.Get(h.do(stint.VerbCommit, queue, 1, again))(t); !again.Replayed {
+				t.Fatalf("the end of hold %d of %d is forgotten", i, long)
+			}
+		}
+	}()
 	round := func() {
 		for i := range 2000 {
 			h.reserve(fmt.Sprintf("%d-%d", h.now, i), 1, time.Second)

@@ -32,6 +32,9 @@ type ids struct {
 	// How many stayed when ends were last forgotten before their time, and when that was.
 	live   int
 	purged stint.Instant
+	// The same of what was forgotten at its time.
+	left   int
+	looked stint.Instant
 }
 
 // A holder is a policy, whose ids have a share of the memory for ids at most: so whoever reserves
@@ -60,6 +63,8 @@ func (s *Store) put(ids *idShard, old, h *hold, now stint.Instant) {
 		s.addIDBytes(-ids.prev.bytes)
 		ids.prev.discount()
 		ids.prev, ids.cur, ids.turn = ids.cur, newIDs(), forgotten
+	} else {
+		s.forget(&ids.cur, now)
 	}
 	if ids.cur.holds == nil {
 		ids.cur = newIDs()
@@ -78,6 +83,23 @@ func (s *Store) put(ids *idShard, old, h *hold, now stint.Instant) {
 	ids.cur.forgotten = max(ids.cur.forgotten, forgotten)
 	s.addIDBytes(ids.cur.bytes + ids.prev.bytes - before)
 	s.idsFull(ids, h.holder, now)
+}
+
+// forget takes out of a generation what is forgotten, when there are twice as many as it left the last time. So few holds
+// that are long, as those of a queue may be, don't have the others remembered as long.
+func (s *Store) forget(i *ids, now stint.Instant) {
+	const fewest, pause = 16, time.Minute // a generation of short holds alone is over soon
+	if len(i.holds) < 2*i.left+fewest || now < i.looked.Add(pause) {
+		return
+	}
+	before := i.bytes
+	for id, h := range i.holds {
+		if now > h.Forgotten() {
+			i.remove(id)
+		}
+	}
+	i.left, i.looked = len(i.holds), now
+	s.addIDBytes(i.bytes - before)
 }
 
 // idsFull reports whether the ids have half of the memory, or those of a holder its share of that, so
