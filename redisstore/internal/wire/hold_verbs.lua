@@ -151,8 +151,22 @@ local function look(state, n, keep)
   return out
 end
 
+-- was_reset reports whether one of the last epochs of a state's policy is newer than the hold, and not newer than its expiry.
+local function was_reset(state, hold)
+  local policy = string.match(state.cur or state.key, '^[^}]*}:[^:]*:([^:]*)')
+  policy = string.gsub(string.gsub(policy, '%%3A', ':'), '%%25', '%%')
+  for _, past in ipairs(redis.call('HMGET', KEYS[1], '-all', '-:' .. policy)) do
+    for epoch in string.gmatch(past or '', '%d+') do
+      epoch = tonumber(epoch)
+      if epoch > hold.epoch and epoch <= hold.expires then
+        return true
+      end
+    end
+  end
+end
+
 -- find_resets notes of which limits what was held has been reset before it expired: by a client's reset, or by an epoch of
--- the policy that is newer than the hold, and not newer than its expiry.
+-- the policy.
 function holds.find_resets(parts, given, hold)
   for i = 1, #parts do
     local state = parts[i]
@@ -160,7 +174,7 @@ function holds.find_resets(parts, given, hold)
       and not (state.expired and state.expired[given.digest]) then
       local epoch = tonumber(string.match(state.cur or state.key, '^[^}]*}:[^:]-%.(%d+):') or 0)
       hold.reset[i] = hold.ended ~= EXPIRED
-        or hold.epoch and epoch > hold.epoch and epoch <= hold.expires
+        or hold.epoch and epoch > hold.epoch and (epoch <= hold.expires or was_reset(state, hold))
         or holds.was_dropped(state, given.digest, hold.expires)
     end
   end
