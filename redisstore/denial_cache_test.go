@@ -317,6 +317,24 @@ func TestDenialForgotten(t *testing.T) {
 	}
 }
 
+// A call carries out its operations in order: what gives back comes before a take that was denied.
+func TestDenialForgottenWithinACall(t *testing.T) {
+	_, store, _ := listening(t, redisstore.Options{})
+	policy := policyOf(t, "p", aLimit(stint.AlgorithmFixedWindow, 5))
+	for verb, permits := range map[stint.Verb]int64{stint.VerbReset: 0, stint.VerbSettle: -1} {
+		key := verb.String()
+		deny(t, store, key, policy)
+		denied(t, store, key, policy, 1, stint.SourceDenialCache)
+		results := make([]stint.Result, 2)
+		store.DecideAll(t.Context(), []stint.Op{op(verb, key, policy, permits), op(stint.VerbTake, key, policy, 1)}, results)
+		for i, r := range results {
+			if r.Err != nil || !r.Decision.Allowed {
+				t.Errorf("%s, operation %d: %+v", verb, i, r)
+			}
+		}
+	}
+}
+
 // A reset of the client, or of the policy, while the denial is on its way: it is not remembered.
 func TestDenialOvertaken(t *testing.T) {
 	policy := policyOf(t, "rule/a", aLimit(stint.AlgorithmTokenBucket, 10))

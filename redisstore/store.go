@@ -287,14 +287,17 @@ func (s *Store) decideTogether(ctx context.Context, fault error, ops []stint.Op,
 	}
 	routes := s.routes.Load()
 	loads := make([]load, len(routes.batchers))
+	changed := false // whether one before may give back, or charge, what nothing at hand knows of yet
 	for i := range ops {
 		results[i] = stint.Result{Err: cmp.Or(check(ctx, &ops[i]), fault)}
 		if results[i].Err != nil {
 			continue
 		}
-		if d, known := s.atHand(&ops[i]); known {
-			results[i].Decision = marked(&ops[i], d)
-			continue
+		if changed = changed || ops[i].Verb > stint.VerbPeek; !changed {
+			if d, known := s.atHand(&ops[i]); known {
+				results[i].Decision = marked(&ops[i], d)
+				continue
+			}
 		}
 		load := &loads[routes.batcherOf(ops[i].First().Key).Target.Index]
 		load.ops = append(load.ops, ops[i])
