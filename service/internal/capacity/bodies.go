@@ -21,7 +21,7 @@ import (
 
 const (
 	// bodyChunk is the memory that a body gets at a time, the first of it before any of the body has
-	// come: a client that only claims to send much gets no memory for it.
+	// come: a client that only claims to send much gets no memory for it. config.HTTP.LeastBodyMemory has four.
 	bodyChunk = 8 << 10
 	// DefaultBodyMemory is the least that Config.MaxBodyMemory is by default.
 	DefaultBodyMemory = 64 << 20
@@ -33,11 +33,6 @@ const (
 	// one account count as one.
 	bodyAccounts = 1 << 12
 )
-
-// LeastBodyMemory is the least memory with which one client alone may send one body of a size with a head
-// of a size: half of it has room for the body twice, once in chunks and once as a text, and for the head in
-// many fields.
-func LeastBodyMemory(size, head int64) int64 { return 4*size + 16*head + 4*bodyChunk }
 
 // Bodies bound the memory of the bodies that are read, or whose requests are being answered, on
 // all connections together.

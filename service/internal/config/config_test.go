@@ -322,6 +322,7 @@ func TestBoundsOnClients(t *testing.T) {
 		"http: {write_timeout: 0}":             " 10ms to 10m",
 		"http: {idle_timeout: 61m}":            " 10ms to 1h",
 		"http: {max_body_memory: 1023KiB}":     "at least 1MiB, or default",
+		"http: {max_body_memory: 5MiB}":        "1:25: http.max_body_memory is 5242880; allowed: at least 5275648: 4 times",
 		"http: {max_streams: 0}":               " 1 to 10000",
 		"http: {max_header_size: 1023}":        " 1KiB to 16MiB",
 		"http: {max_body_size: 65MiB}":         " 1KiB to 64MiB",
@@ -412,6 +413,17 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+// Labels that metrics can't have are faults of the file, with their place and all others.
+func TestMetricLabels(t *testing.T) {
+	refuses(t, map[string]string{
+		"metrics: {labels: {le: x, 1st: y}}\nlisten: none": "1:19: metrics.labels is \"1st\"; allowed: names of letters",
+		"metrics: {labels: {le: x}}\nlisten: none":         "1:19: metrics.labels is \"le\"; allowed: names other than those",
+	})
+	if fault := faults(t, "metrics: {labels: {region: eu}}"); fault != "" {
+		t.Error(fault)
+	}
+}
+
 func TestAdminTokensHaveRoles(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	load := func(text string) (config.Config, string) {
@@ -431,6 +443,7 @@ func TestAdminTokensHaveRoles(t *testing.T) {
 		"0123456789abcdef ann":                          ":1: the second word is another one; allowed: read or write",
 		"0123456789abcdef 0123456789abcdeg":             ":1: the second word is another one; allowed: read or write",
 		"0123456789abcdef read ann b":                   ":1: 4 words; allowed: a token, perhaps with read or write, and that with a name",
+		"0123456789abcdef read caf\u00e9":               ":1: a name of 5 bytes; allowed: names of up to 64 printable ASCII characters",
 		"0123456789abcdef read\n0123456789abcdef write": ":2: the token of line 1 again; allowed: each token once",
 		"short read": ":1: a token of 5 characters; allowed: 16 or more",
 	} {

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -39,6 +40,20 @@ func (c *Config) RulesRequired() bool { return c.OnStoreFailure != failover.Open
 // it if BodyTimeout leaves less.
 func (h HTTP) LongestWait() time.Duration {
 	return max(h.WriteTimeout-h.BodyTimeout, h.WriteTimeout/2)
+}
+
+// LeastBodyMemory is the least MaxBodyMemory with which one client alone may send a request of the greatest sizes: half
+// of it has room for the body twice, once in chunks of 8 KiB and once as a text, and for the head in many fields.
+func (h HTTP) LeastBodyMemory() int64 { return 4*h.MaxBodyBytes + 16*h.MaxHeaderBytes + 4*(8<<10) }
+
+// validate reports a MaxBodyMemory below the least.
+func (h HTTP) validate() error {
+	least := h.LeastBodyMemory()
+	if h.MaxBodyMemory == 0 || h.MaxBodyMemory >= least {
+		return nil
+	}
+	return stint.Invalid("http.max_body_memory", h.MaxBodyMemory, fmt.Sprintf(
+		"at least %d: 4 times http.max_body_size, 16 times http.max_header_size and 32KiB together", least))
 }
 
 // Memory reports whether state lives in this process.

@@ -17,6 +17,7 @@ import (
 	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/spell"
+	"github.com/stint-go/stint/promlimit"
 	"github.com/stint-go/stint/rules"
 )
 
@@ -253,6 +254,13 @@ func (l *loader) together() {
 	if c.Envoy.Config != "" && c.Envoy.XDS.Server != "" {
 		l.fault("envoy.xds.server", "is given beside envoy.config; allowed: one of the two")
 	}
+	if err := c.HTTP.validate(); err != nil {
+		l.faults.Add(l.from["http.max_body_memory"], "%s", prefix.Trim(err.Error()))
+	}
+	_, err := promlimit.WithLabels(nil, c.Metrics.Labels)
+	for _, fault := range rulefile.Unjoin[*stint.InvalidError](err) {
+		l.faults.Add(l.whole.Place("metrics.labels"), "%s", prefix.Trim(fault.Error()))
+	}
 	l.identity()
 	for _, token := range l.tokens("api.tokens_file", c.API.TokensFile, false) {
 		c.API.Tokens = append(c.API.Tokens, token.Token)
@@ -428,7 +436,7 @@ func (l *ruleList) ReadDocument(path document.Path, v document.Value, faults *do
 	}
 }
 
-// Validate reports what is wrong with settings that were not loaded but made: of tokens, TLS, clients and their
+// Validate reports what is wrong with settings that were not loaded but made: of tokens, TLS, bodies, clients and their
 // identity, joined. The parameters carry the names of the configuration file. Load has found it before.
 func (c *Config) Validate() error {
 	var faults []error
@@ -443,5 +451,5 @@ func (c *Config) Validate() error {
 	} {
 		faults = append(faults, files.validate(section))
 	}
-	return prefix.Join(append(faults, clientip.Config(c.ClientIP).Validate(), c.Identity.Validate())...)
+	return prefix.Join(append(faults, c.HTTP.validate(), clientip.Config(c.ClientIP).Validate(), c.Identity.Validate())...)
 }

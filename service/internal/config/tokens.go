@@ -97,6 +97,13 @@ const (
 	MaxTokenName = 64
 )
 
+// tokenNames are what isTokenName admits.
+var tokenNames = fmt.Sprintf("names of up to %d printable ASCII characters", MaxTokenName)
+
+func isTokenName(name string) bool {
+	return len(name) <= MaxTokenName && !strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' })
+}
+
 // validateAdminTokens reports everything that is wrong with tokens, without showing them.
 func validateAdminTokens(tokens []AdminToken) (faults []error) {
 	add := func(value, allowed string) {
@@ -114,12 +121,8 @@ func validateAdminTokens(tokens []AdminToken) (faults []error) {
 		if token.Role > RoleWrite {
 			add(fmt.Sprintf("a token with role %d", token.Role), "RoleRead or RoleWrite")
 		}
-		unprintable := strings.ContainsFunc(token.Name, func(r rune) bool { return r < ' ' || r > '~' })
-		if len(token.Name) > MaxTokenName || unprintable {
-			add(
-				fmt.Sprintf("a token's name of %d bytes", len(token.Name)),
-				fmt.Sprintf("names of up to %d printable ASCII characters", MaxTokenName),
-			)
+		if !isTokenName(token.Name) {
+			add(fmt.Sprintf("a token's name of %d bytes", len(token.Name)), tokenNames)
 		}
 	}
 	return faults
@@ -199,7 +202,9 @@ func withRole(line string) (AdminToken, error) {
 		token.Role = role
 	}
 	if len(fields) > 2 {
-		token.Name = fields[2]
+		if token.Name = fields[2]; !isTokenName(token.Name) {
+			return token, fmt.Errorf("a name of %d bytes; allowed: %s", len(token.Name), tokenNames)
+		}
 	}
 	return token, nil
 }

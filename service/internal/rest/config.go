@@ -3,7 +3,6 @@ package rest
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"runtime"
 	"time"
@@ -103,10 +102,7 @@ type Config struct {
 func (c Config) WithDefaults() Config {
 	c.Build.Version = cmp.Or(c.Build.Version, "unknown")
 	c.Build.Commit = cmp.Or(c.Build.Commit, "unknown")
-	c.HTTP.MaxBodyMemory = cmp.Or(
-		c.HTTP.MaxBodyMemory,
-		max(capacity.DefaultBodyMemory, capacity.LeastBodyMemory(c.HTTP.MaxBodyBytes, c.HTTP.MaxHeaderBytes)),
-	)
+	c.HTTP.MaxBodyMemory = cmp.Or(c.HTTP.MaxBodyMemory, max(capacity.DefaultBodyMemory, c.HTTP.LeastBodyMemory()))
 	c.HTTP.MaxOperations = cmp.Or(c.HTTP.MaxOperations, 1024*runtime.GOMAXPROCS(0))
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	c.Identity = c.Identity.Canonical()
@@ -119,11 +115,6 @@ func (c Config) Validate() error {
 	var faults []error
 	if c.Store == nil {
 		faults = append(faults, stint.Invalid("store", "nil", "a store such as memstore.New makes"))
-	}
-	least := capacity.LeastBodyMemory(c.HTTP.MaxBodyBytes, c.HTTP.MaxHeaderBytes)
-	if c.HTTP.MaxBodyMemory < least {
-		faults = append(faults, stint.Invalid("http.max_body_memory", c.HTTP.MaxBodyMemory,
-			fmt.Sprintf("at least %d: 4 times http.max_body_size, 16 times http.max_header_size and 32KiB together", least)))
 	}
 	_, err := newTargets(&c, Limits{c.Defaults, c.Policies})
 	return prefix.Join(append(faults, c.Settings.Validate(), err)...)
