@@ -2,16 +2,19 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/netip"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/internal/apipath"
+	"github.com/stint-go/stint/internal/clip"
 	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/rules"
 )
@@ -25,7 +28,7 @@ type serviceRules struct {
 // Rules returns the service's rules, for middleware. They are safe for concurrent use. The service is told a request's
 // method, host, path, address, user, API key and attributes, and those of its header fields that headers names, in any
 // case: name the fields that rules match or take a cost from. Of a field that stands several times it is told one
-// value, with commas between.
+// value, with commas between. A text that is not UTF-8 is an error that wraps [stint.ErrInvalid].
 //
 // The service holds a request for rules that wait, no longer than [Options.Timeout]. A service that
 // decides by its failure policy answers with a degraded decision; a service that can't be reached is an
@@ -150,6 +153,9 @@ func (c *Client) Evaluate(ctx context.Context, request api.EvaluateRequest) (api
 
 // evaluate has the service decide a request by its rules. A limit's answer names its rule.
 func (c *Client) evaluate(ctx context.Context, request api.EvaluateRequest) (api.EvaluateResponse, http.Header, error) {
+	if err := checkTexts(&request); err != nil {
+		return api.EvaluateResponse{}, nil, err
+	}
 	q := call{method: http.MethodPost, path: apipath.Evaluate, body: request, denial: true}
 	return do(ctx, c, q, "an evaluation", func(a *api.EvaluateResponse, ok bool) bool {
 		limited := a.Algorithm != ""
@@ -157,11 +163,36 @@ func (c *Client) evaluate(ctx context.Context, request api.EvaluateRequest) (api
 	})
 }
 
+// checkTexts refuses a text that JSON could not carry unchanged: two clients could become one.
+func checkTexts(q *api.EvaluateRequest) error {
+	fault := func(param, text string) error {
+		return stint.Invalid(clip.To(maxClip, param), fmt.Sprintf("of %d bytes", len(text)), "UTF-8")
+	}
+	for _, text := range [...][2]string{
+		{"method", q.Method}, {"path", q.Path}, {"host", q.Host}, {"ip", q.IP}, {"set", q.Set},
+	} {
+		if !utf8.ValidString(text[1]) {
+			return fault(text[0], text[1])
+		}
+	}
+	for of, texts := range map[string]map[string]string{"headers.": q.Headers, "attributes.": q.Attributes} {
+		for name, text := range texts {
+			if !utf8.ValidString(name) || !utf8.ValidString(text) {
+				return fault(of+name, text)
+			}
+		}
+	}
+	return nil
+}
+
 // SettleRules charges Permits (above 0), refunds them (below 0) or does nothing (0) after the service's
 // rules have decided a request. Where they have several ways to charge it, Via and Vias say which it
 // was, as the evaluation answered.
 func (c *Client) SettleRules(ctx context.Context, request api.SettleRulesRequest) (api.SettleRulesResponse, error) {
 	request.Wait = nil
+	if err := checkTexts(&request.EvaluateRequest); err != nil {
+		return api.SettleRulesResponse{}, err
+	}
 	q := call{method: http.MethodPost, path: apipath.Settle, body: request}
 	answer, _, err := do(ctx, c, q, "a settlement", func(a *api.SettleRulesResponse, _ bool) bool {
 		if a.Rest == nil {

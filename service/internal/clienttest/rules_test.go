@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/api"
 	"github.com/stint-go/stint/client"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/grpclimit"
@@ -156,6 +157,30 @@ func TestServiceCountsNetworks(t *testing.T) {
 		if err != nil || v.Allowed != (i != 2) || v.Claim.Key != address {
 			t.Errorf("request %d of %s: %+v, %v", i, address, v, err)
 		}
+	}
+}
+
+// A text that is not UTF-8, which JSON would make another's, is refused before it is sent: else two clients would share
+// one limit.
+func TestRulesOfTextsThatAreNotUTF8(t *testing.T) {
+	c := openRules(t, storetest.NewClock(start), serviceRules()...)
+	var v enforce.Verdict
+	for param, request := range map[string]rules.Request{
+		"attributes.userId": {Path: "/search", User: "caf\xe9"},
+		"attributes.apiKey": {Path: "/search", APIKey: "caf\xe8"},
+		"attributes.\xff":   {Path: "/search", Attributes: map[string]string{"\xff": "", "a": ""}},
+		"headers.X-Size":    {Path: "/export", Header: http.Header{"X-Size": {"\xff"}}},
+		"host":              {Host: "\xff"},
+		"path":              {Path: "/\xff"},
+	} {
+		fault, refused := errors.AsType[*stint.InvalidError](c.Rules("x-size").Decide(t.Context(), &request, &v))
+		if !refused || fault.Param != param || fault.Allowed != "UTF-8" {
+			t.Errorf("%s: %v", param, fault)
+		}
+	}
+	_, err := c.SettleRules(t.Context(), api.SettleRulesRequest{EvaluateRequest: api.EvaluateRequest{Method: "\xff"}})
+	if fault, refused := errors.AsType[*stint.InvalidError](err); !refused || fault.Param != "method" {
+		t.Errorf("a settlement: %v", err)
 	}
 }
 
