@@ -61,6 +61,7 @@ type Handler struct {
 	// writeTimeout bounds a request, a profile excepted.
 	writeTimeout time.Duration
 	rules        *rulesapi.API
+	readBody     func(w http.ResponseWriter, r *http.Request, most int64) (text string, release func(), err error)
 	mux          problem.Mux[rulesapi.Caller]
 	pages        *dashboard.Handler
 	origin       *http.CrossOriginProtection
@@ -79,6 +80,8 @@ type Config struct {
 	*config.Config
 	// Rules answer for the rules, and record in the audit what is refused.
 	Rules *rulesapi.API
+	// ReadBody is as in rulesapi.Config.
+	ReadBody func(w http.ResponseWriter, r *http.Request, most int64) (text string, release func(), err error)
 	// InForce are the rules that decide.
 	InForce func() *rules.Set
 	// Store keeps which sessions have ended.
@@ -100,7 +103,7 @@ func New(c Config) (*Handler, error) {
 		guarded: listen.IsLoopback(c.Addr), tokens: newAdminTokens(c.Admin.Tokens),
 		bodyTimeout: c.HTTP.BodyTimeout, writeTimeout: c.HTTP.WriteTimeout,
 		routes: map[string]*promlimit.AnswerRoute{},
-		rules:  c.Rules, rateLimit: c.RateLimit, origin: http.NewCrossOriginProtection(),
+		rules:  c.Rules, readBody: c.ReadBody, rateLimit: c.RateLimit, origin: http.NewCrossOriginProtection(),
 	}
 	if !a.guarded && len(c.Admin.Tokens) == 0 {
 		return nil, prefix.Errorf("admin_listen: %w", stint.Invalid("admin.tokens_file", "",

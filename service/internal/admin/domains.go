@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"io"
 	"net/http"
 
 	"github.com/stint-go/stint/service/internal/listen"
@@ -36,11 +35,12 @@ func (a *Handler) explainDomain(w http.ResponseWriter, r *http.Request, _ rulesa
 	if a.rateLimit == nil {
 		return problem.New(http.StatusNotFound, "there are no domains: the service has no grpc_listen")
 	}
-	text, err := io.ReadAll(problem.BoundedBody(w, r, listen.MessageBytes))
+	text, release, err := a.readBody(w, r, listen.MessageBytes)
 	if err != nil {
-		return problem.New(http.StatusRequestEntityTooLarge, "the body is too long; allowed: %d bytes", listen.MessageBytes)
+		return err
 	}
-	request, err := rls.ReadJSON(text)
+	defer release()
+	request, err := rls.ReadJSON([]byte(text))
 	if err != nil {
 		return err
 	}

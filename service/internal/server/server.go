@@ -50,6 +50,7 @@ type Server struct {
 	registry       *prometheus.Registry
 	rest           *rest.Service
 	administration *rulesapi.API
+	adminBodies    *capacity.Bodies
 	listeners      *listen.Listeners
 	started        atomic.Bool
 	listening      chan struct{}
@@ -93,6 +94,7 @@ func New(config Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.adminBodies = adminBodies
 	if s.rest, err = rest.New(&c.Config, rest.Parts{
 		Clients: clients, Bodies: bodies, Draining: s.listeners.Draining, Trace: c.Trace,
 		Certificates: s.listeners.Certificates, Gatherer: s.registry, Registerer: registerer,
@@ -209,9 +211,9 @@ func (s *Server) open(ctx context.Context) (err error) {
 	}
 	s.adminAddr, err = s.listeners.Admin(ctx, func(addr net.Addr) (_ http.Handler, err error) {
 		s.admin, err = admin.New(admin.Config{
-			Config: &s.config.Settings, Rules: s.administration, InForce: s.rest.Limiter().Set, Store: s.config.Store,
-			RateLimit: s.rest.RateLimit(), Activity: s.config.Activity, Addr: addr, Logger: s.config.Logger,
-			Answers: s.rest.Answers(),
+			Config: &s.config.Settings, Rules: s.administration, ReadBody: s.adminBodies.Text,
+			InForce: s.rest.Limiter().Set, Store: s.config.Store, RateLimit: s.rest.RateLimit(),
+			Activity: s.config.Activity, Addr: addr, Logger: s.config.Logger, Answers: s.rest.Answers(),
 		})
 		return s.admin, err
 	})
