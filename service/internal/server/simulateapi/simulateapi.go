@@ -158,8 +158,11 @@ func (s *Simulator) Serve(w http.ResponseWriter, r *http.Request) error {
 	defer context.AfterFunc(s.Stop, cancel)()
 	defer context.AfterFunc(ctx, func() { _ = http.NewResponseController(w).SetReadDeadline(time.Now()) })() // of the body
 	err := s.simulate(ctx, w, r)
-	if s.Stop.Err() != nil && err != nil {
+	switch {
+	case s.Stop.Err() != nil && err != nil:
 		return problem.ReducedCapacity("the service is stopping; the simulation was ended")
+	case errors.Is(err, context.DeadlineExceeded):
+		return stint.Invalid("the traffic", "one that takes more than a minute", "less, such as a shorter log")
 	}
 	return err
 }
@@ -194,10 +197,7 @@ func (s *Simulator) simulate(ctx context.Context, w http.ResponseWriter, r *http
 		return err
 	}
 	source := s.within(ctx, t.source)
-	switch err = source(simulation.Add); {
-	case errors.Is(err, context.DeadlineExceeded):
-		return stint.Invalid("the traffic", "one that takes more than a minute", "less, such as a shorter log")
-	case err != nil:
+	if err = source(simulation.Add); err != nil {
 		return err
 	}
 	answer := simulationAnswer{Notes: append([]string{}, t.notes...), LeftOut: t.leftOut}
@@ -221,9 +221,9 @@ func readSimulation(parts *multipart.Reader) (*simulationRequest, error) {
 	if err != nil || part.FormName() != "request" {
 		return nil, stint.Invalid("the body", "without a part request", "the part request first")
 	}
-	text, err := io.ReadAll(io.LimitReader(part, maxSimulatedRequest+1))
-	if err != nil || len(text) > maxSimulatedRequest {
-		return nil, problem.TooLarge(maxSimulatedRequest)
+	text, err := readPart(part, maxSimulatedRequest)
+	if err != nil {
+		return nil, err
 	}
 	request := new(simulationRequest)
 	decoder := json.NewDecoder(bytes.NewReader(text))
@@ -236,6 +236,18 @@ func readSimulation(parts *multipart.Reader) (*simulationRequest, error) {
 		)
 	}
 	return request, nil
+}
+
+// readPart reads a part of at most so many bytes.
+func readPart(part io.Reader, most int64) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(part, most+1))
+	switch {
+	case err != nil:
+		return nil, problem.BadRequest("the body ended early, or took longer than http.body_timeout")
+	case int64(len(text)) > most:
+		return nil, problem.TooLarge(most)
+	}
+	return text, nil
 }
 
 // candidates are those of a request. Each of a budget's algorithms is one. Names are those that the
@@ -334,18 +346,16 @@ func (s *Simulator) traffic(
 			Name: p.Name, Seed: p.Seed, Rate: p.Rate, Clients: p.Clients,
 			Client: p.Client, Path: p.Path, Method: p.Method, Burst: p.Burst,
 		}
-		var err error
-		if pattern.Length, err = notation.ParseDuration(p.Length); err != nil {
-			return nil, err
-		}
-		if p.Hold != "" {
-			if pattern.Hold, err = notation.ParseDuration(p.Hold); err != nil {
-				return nil, err
-			}
-		}
-		if p.Window != "" {
-			if pattern.Window, err = notation.ParseDuration(p.Window); err != nil {
-				return nil, err
+		for _, d := range []struct {
+			name, text string
+			into       *time.Duration
+		}{
+			{"length", p.Length, &pattern.Length}, {"hold", cmp.Or(p.Hold, "0s"), &pattern.Hold},
+			{"window", cmp.Or(p.Window, "0s"), &pattern.Window},
+		} {
+			var err error
+			if *d.into, err = notation.ParseDuration(d.text); err != nil {
+				return nil, prefix.Errorf("pattern.%s: %w", d.name, err)
 			}
 		}
 		t.source = pattern.Run
@@ -369,11 +379,8 @@ func (s *Simulator) log(ctx context.Context, t *traffic, request *simulationRequ
 	var kept []byte
 	if request.Suggest != nil {
 		var err error
-		if kept, err = io.ReadAll(io.LimitReader(log, maxSimulatedLog+1)); err != nil {
-			return err
-		}
-		if len(kept) > maxSimulatedLog {
-			return problem.TooLarge(maxSimulatedLog)
+		if kept, err = readPart(log, maxSimulatedLog); err != nil {
+			return cmp.Or(ctx.Err(), err)
 		}
 	}
 	t.source = func(add func(*simulate.Event) error) error {

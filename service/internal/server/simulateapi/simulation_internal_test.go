@@ -102,7 +102,9 @@ func TestSimulateRefuses(t *testing.T) {
 		`{}`:                          "1 to 8",
 		`{"budget":"x","pattern":{}}`: "allowed",
 		`{"nothing":1}`:               "budget, inForce",
-		`{"budget":"100/1m","pattern":{"name":"boundary-burst","length":"x"}}`:                          "duration",
+		`{"budget":"100/1m","pattern":{"name":"boundary-burst","length":"x"}}`:                          "pattern.length: duration is",
+		`{"budget":"100/1m","pattern":{"length":"1m","hold":"x"}}`:                                      "pattern.hold: duration is",
+		`{"budget":"100/1m","pattern":{"length":"1m","window":"x"}}`:                                    "pattern.window: duration is",
 		`{"budget":"100/1m","pattern":{"name":"none","length":"1m","rate":1,"clients":1}}`:              "boundary-burst",
 		`{"budget":"100/1m","pattern":{"name":"steady","length":"1d","rate":1000,"clients":1}}`:         "up to 20000 requests",
 		`{"candidates":[{"name":"a","rules":"- {id: a, scope: global, limits: [{algorithm: none}]}"}]}`: "algorithm",
@@ -114,6 +116,18 @@ func TestSimulateRefuses(t *testing.T) {
 	s.busy <- struct{}{}
 	if status, _, _ := simulated(t, s, `{}`, nil); status != http.StatusServiceUnavailable {
 		t.Errorf("while another one runs: %d", status)
+	}
+}
+
+// A body that ends early, in the request or in a log that is kept, is a fault of the request.
+func TestBodyOfASimulationEndsEarly(t *testing.T) {
+	for _, body := range []string{"", "{}", "{\"budget\":\"100/1m\",\"suggest\":{\"share\":1}}\r\n--b\r\nContent-Disposition: form-data; name=log\r\n\r\n1"} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, Path,
+			strings.NewReader("--b\r\nContent-Disposition: form-data; name=request\r\n\r\n"+body))
+		r.Header.Set("Content-Type", "multipart/form-data; boundary=b")
+		if p := problem.Of(newSimulator(t).Serve(httptest.NewRecorder(), r)); p.Status != http.StatusBadRequest || !strings.Contains(p.Detail, "ended early") {
+			t.Errorf("%s: %d %s", body, p.Status, p.Detail)
+		}
 	}
 }
 
