@@ -70,6 +70,7 @@ type Handler struct {
 	ended        *session.Ended
 	streams      callerStreams
 	routes       map[string]*promlimit.AnswerRoute // by pattern
+	draining     func() bool
 	// stopping ends with Stop, and streams of events with it.
 	stopping context.Context
 	stop     context.CancelFunc
@@ -95,6 +96,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Answers count what is answered.
 	Answers *promlimit.Answers
+	// Draining says that the service is about to stop.
+	Draining func() bool
 }
 
 // New makes a handler, or reports why others than this machine must not reach it.
@@ -103,7 +106,8 @@ func New(c Config) (*Handler, error) {
 		guarded: listen.IsLoopback(c.Addr), tokens: newAdminTokens(c.Admin.Tokens),
 		bodyTimeout: c.HTTP.BodyTimeout, writeTimeout: c.HTTP.WriteTimeout,
 		routes: map[string]*promlimit.AnswerRoute{},
-		rules:  c.Rules, readBody: c.ReadBody, rateLimit: c.RateLimit, origin: http.NewCrossOriginProtection(),
+		rules:  c.Rules, readBody: c.ReadBody, draining: c.Draining, rateLimit: c.RateLimit,
+		origin: http.NewCrossOriginProtection(),
 	}
 	if !a.guarded && len(c.Admin.Tokens) == 0 {
 		return nil, prefix.Errorf("admin_listen: %w", stint.Invalid("admin.tokens_file", "",
@@ -151,7 +155,7 @@ func (a *Handler) found(w http.ResponseWriter, pattern string) {
 // ServeHTTP answers a request of the admin listener.
 func (a *Handler) ServeHTTP(plain http.ResponseWriter, r *http.Request) {
 	w := new(problem.CountedAnswer)
-	w.Begin(plain, a.routes[routeOther], "")
+	w.Begin(plain, a.routes[routeOther], a.draining, "")
 	defer w.End()
 	problem.BoundBody(w, r, a.bodyTimeout)
 	// A connection that knows no deadlines, as in a test of the handler alone, has none.

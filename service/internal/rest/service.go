@@ -269,7 +269,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		to = s.noRoute
 	}
 	counted, _ := s.answerPool.Get().(*problem.CountedAnswer)
-	counted.Begin(w, to.answers, s.traceOf(r))
+	counted.Begin(w, to.answers, s.parts.Draining, s.traceOf(r))
 	s.answer(counted, r, to)
 	counted.End()
 	s.answerPool.Put(counted)

@@ -214,6 +214,7 @@ func (s *Server) open(ctx context.Context) (err error) {
 			Config: &s.config.Settings, Rules: s.administration, ReadBody: s.adminBodies.Text,
 			InForce: s.rest.Limiter().Set, Store: s.config.Store, RateLimit: s.rest.RateLimit(),
 			Activity: s.config.Activity, Addr: addr, Logger: s.config.Logger, Answers: s.rest.Answers(),
+			Draining: s.listeners.Draining,
 		})
 		return s.admin, err
 	})

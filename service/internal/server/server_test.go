@@ -197,6 +197,31 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// A request that is in flight when the drain begins is answered with the end of its connection, while others' are kept.
+func TestDrainEndsConnectionsOfRequestsInFlight(t *testing.T) {
+	inside, release := make(chan struct{}), make(chan struct{})
+	r := run(t, func(c *server.Config) { c.Drain.KeepAlive = time.Hour })
+	r.store.enter = func(context.Context) { close(inside); <-release }
+	answered := make(chan bool, 1)
+	request := r.request("GET", r.server.Addr().String(), check+"?key=k")
+	go func() {
+		response, err := r.client.Do(request)
+		answered <- err == nil && response.Close && response.Body.Close() == nil
+	}()
+	<-inside
+	r.stop()
+	f := &fixture{t: t, store: r.store, log: r.log, Handler: r.server.Handler(), router: description(t)}
+	eventually(t, func() bool { return f.get(apipath.Readiness).status == http.StatusServiceUnavailable })
+	close(release)
+	if !<-answered {
+		t.Error("the answer does not end its connection")
+		r.client.CloseIdleConnections()
+	}
+	if err := r.end(); err != nil { // long before the hour is over
+		t.Errorf("Run = %v", err)
+	}
+}
+
 func TestDrainTimeout(t *testing.T) {
 	inside := make(chan struct{})
 	r := run(t, func(c *server.Config) { c.Drain.Timeout = time.Millisecond })

@@ -16,16 +16,20 @@ type CountedAnswer struct {
 	http.ResponseWriter
 
 	// Route is where the answer is counted.
-	Route   *promlimit.AnswerRoute
-	trace   string
-	start   time.Time
-	counted bool
+	Route    *promlimit.AnswerRoute
+	draining func() bool
+	trace    string
+	start    time.Time
+	counted  bool
 }
 
 // Begin takes the place of an answer to a request that has just come, of a trace or of none (""). Another route may be
-// set until the answer begins.
-func (a *CountedAnswer) Begin(w http.ResponseWriter, route *promlimit.AnswerRoute, trace string) {
-	*a = CountedAnswer{ResponseWriter: w, Route: route, trace: trace, start: time.Now()}
+// set until the answer begins. If the service is draining then, the answer ends its connection: the request may have
+// come before.
+func (a *CountedAnswer) Begin(
+	w http.ResponseWriter, route *promlimit.AnswerRoute, draining func() bool, trace string,
+) {
+	*a = CountedAnswer{ResponseWriter: w, Route: route, draining: draining, trace: trace, start: time.Now()}
 }
 
 // WriteHeader implements [http.ResponseWriter].
@@ -55,6 +59,9 @@ func (a *CountedAnswer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 func (a *CountedAnswer) count(status int) {
 	if !a.counted {
 		a.counted = true
+		if a.draining() {
+			a.Header().Set("Connection", "close")
+		}
 		a.Route.Answered(statusText(status), time.Since(a.start), a.trace)
 	}
 }
