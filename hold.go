@@ -112,7 +112,8 @@ func (op *Op) validateHold() error {
 	case h.TTL != 0 && !bounds.IsHoldTTL(h.TTL):
 		return Invalid("ttl", h.TTL, bounds.HoldTTLs)
 	case h.ExpiresAt < 0 || h.ExpiresAt > latestExpiry:
-		return Invalid("expiresAt", int64(h.ExpiresAt), "microseconds since the Unix epoch, as the Reserve said")
+		return Invalid("expiresAt", int64(h.ExpiresAt),
+			fmt.Sprintf("0 to %d microseconds since the Unix epoch, as the Reserve said", latestExpiry))
 	case h.Via > 0 && int(h.Via) >= op.firstWays():
 		return Invalid("via", h.Via, "the number of a way of the first group, as the Reserve said")
 	}
