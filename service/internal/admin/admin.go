@@ -175,8 +175,7 @@ func (a *Handler) serve(w http.ResponseWriter, r *http.Request) error {
 				return err
 			}
 		}
-		a.pages.ServeHTTP(w, r)
-		return nil
+		return a.pages.Serve(w, r)
 	}
 	who, role, err := a.identify(r)
 	caller := rulesapi.Caller{Name: who, From: r.RemoteAddr, Writes: err == nil && role >= config.RoleWrite, Fault: err}

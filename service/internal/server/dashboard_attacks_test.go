@@ -81,7 +81,7 @@ func TestRebinding(t *testing.T) {
 	}
 }
 
-// No page may show the dashboard in a frame.
+// No page may show the dashboard in a frame, or post to it.
 func TestFrames(t *testing.T) {
 	d, _ := newActivityFixture(t, server.AdminToken{Token: adminToken, Name: "alice", Role: server.RoleWrite})
 	for _, path := range []string{"/", "/index.html"} {
@@ -90,6 +90,7 @@ func TestFrames(t *testing.T) {
 			t.Errorf("%s: the policy is %q", path, policy)
 		}
 	}
+	d.attack("POST", "/", "", func(*http.Request) {}).problem(http.StatusMethodNotAllowed, "allowed: GET, HEAD")
 }
 
 // Beyond loopback the listener answers to any name, as a proxy may have one, and to nobody without a token.

@@ -125,13 +125,12 @@ func (h *Handler) Built() bool { return h.built }
 // Serves reports whether a path is one of the dashboard's files.
 func (h *Handler) Serves(path string) bool { return h.files[path] != nil }
 
-// ServeHTTP serves a file to GET and HEAD. Others get the answer of a path that is not there.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	f := h.files[r.URL.Path]
-	if f == nil || r.Method != http.MethodGet && r.Method != http.MethodHead {
-		http.NotFound(w, r)
-		return
+// Serve serves a file that there is to GET and HEAD.
+func (h *Handler) Serve(w http.ResponseWriter, r *http.Request) error {
+	if err := problem.CheckMethod(r, http.MethodGet, http.MethodHead); err != nil {
+		return err
 	}
+	f := h.files[r.URL.Path]
 	header := w.Header()
 	header.Set("Content-Type", f.kind)
 	header.Set("ETag", f.tag)
@@ -146,7 +145,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.Header.Get("If-None-Match") == f.tag {
 		w.WriteHeader(http.StatusNotModified)
-		return
+		return nil
 	}
 	text := f.plain
 	if f.small != nil && problem.AcceptsGzip(r) {
@@ -157,4 +156,5 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet {
 		_, _ = w.Write(text) // a client that is gone has no use for the error
 	}
+	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"testing"
 	"testing/fstest"
+
+	"github.com/stint-go/stint/internal/must"
 )
 
 // A file that is embedded compressed is served under its own name: so to those who take it, and unpacked to others.
@@ -30,7 +32,7 @@ func TestCompressed(t *testing.T) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/assets/a-12.js", nil)
 		r.Header.Set("Accept-Encoding", test.accepts)
 		answer := httptest.NewRecorder()
-		h.ServeHTTP(answer, r)
+		must.Do(t, h.Serve(answer, r))
 		header := answer.Header()
 		if answer.Body.String() != test.text || header.Get("Content-Encoding") != test.encoding ||
 			header.Get("Content-Type") != "text/javascript; charset=utf-8" {
