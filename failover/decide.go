@@ -203,6 +203,9 @@ func (s *Store) answer(ctx context.Context, op stint.Op, err error) (stint.Decis
 		clear(op.Each)
 		return stint.Decision{}, err
 	case overloaded:
+		if ctx.Err() != nil { // by a cause, which says more than the store found
+			err = context.Cause(ctx)
+		}
 		if down := s.downFor(&op); down != nil {
 			return s.fallback(ctx, op, down.err)
 		}

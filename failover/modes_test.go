@@ -146,8 +146,11 @@ func TestOverload(t *testing.T) {
 				cancel(busy)
 				f.faulty.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: ctx.Err()} })
 				if d, err := f.Decide(ctx, op(0, "k", p, 1)); admits && mode == failover.Open && (err != nil || !d.Degraded) ||
-					!admits && err == nil {
+					(!admits || mode == failover.Closed) && !errors.Is(err, stint.ErrOverloaded) {
 					t.Errorf("%s, %v: turned away: %+v, %v", mode, admits, d, err)
+				}
+				if _, err := f.Decide(ctx, op(stint.VerbPeek, "k", p, 1)); !errors.Is(err, stint.ErrOverloaded) {
+					t.Errorf("%s, %v: a peek that was turned away: %v", mode, admits, err)
 				}
 			})
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
+	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/must"
 	"github.com/stint-go/stint/memstore"
@@ -104,6 +105,40 @@ func TestOverloadIsAnswered(t *testing.T) {
 			s.ServeHTTP(w, r)
 			if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), `"type":"`+apipath.ProblemReducedCapacity+`"`) {
 				t.Errorf("%s %s: %d %v %s", r.Method, r.URL, w.Code, w.Header(), w.Body)
+			}
+		}
+	})
+}
+
+// Where overload admits, checks are admitted, and what can't be decided without the store is answered 503, once counted.
+func TestOverloadAdmitsChecksAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := must.Get(failover.New(memstore.New(memstore.Config{}), failover.Config{AdmitOnOverload: true}))(t)
+		defer store.Close()
+		s := newOne(t, func(c *Config) {
+			c.HTTP.MaxOperations, c.OnOverload, c.API.Open, c.Store = 1, config.Admit, true, store
+		})
+		active := must.Get(s.admission.Enter(t.Context(), 1, func() string { return "somebody" }))(t)
+		defer active.Leave()
+		ask := func(method, path, body string) *httptest.ResponseRecorder {
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body)))
+			return w
+		}
+		if w := ask(http.MethodGet, apipath.Check, ""); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"degraded":true`) {
+			t.Errorf("a check: %d %s", w.Code, w.Body)
+		}
+		for path, asked := range map[string][2]string{
+			apipath.Reset: {http.MethodDelete}, apipath.Settle: {http.MethodPost, `{"permits":1}`},
+			apipath.Remaining: {http.MethodGet}, apipath.Commit: {http.MethodPost, `{"id":"a","permits":1}`},
+		} {
+			if w := ask(asked[0], path, asked[1]); w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" {
+				t.Errorf("%s: %d %v %s", path, w.Code, w.Header(), w.Body)
+			}
+		}
+		for _, family := range must.Get(s.parts.Gatherer.Gather())(t) {
+			if got := family.GetMetric()[0].GetCounter().GetValue(); family.GetName() == "rate_limiter_overloaded_total" && got != 5 {
+				t.Errorf("%v requests are counted, want 5", got)
 			}
 		}
 	})

@@ -245,8 +245,11 @@ func (s *Service) noteUnknownAlgorithm(r *http.Request, name string) {
 	)
 }
 
-// noteOverload counts a request for which there was no time, and logs it.
+// noteOverload counts a request for which there was no time, and logs it, once.
 func (s *Service) noteOverload(asked string, err error) {
+	if errors.As(err, new(notedOverload)) {
+		return
+	}
 	s.metrics.Overloaded()
 	s.events.overloadLines.Warn(s.logger,
 		"this process is overloaded: requests are answered 503, or decided by on_store_failure under on_overload: admit",

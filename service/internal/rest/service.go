@@ -192,8 +192,8 @@ func (s *Service) enter(r *http.Request, cost int64) (*http.Request, capacity.Ti
 }
 
 // enterFor waits until a client's work may begin, which the log names by what was asked. Where overload
-// admits, work that may not begin gets a context that says so, by which the store decides without being
-// asked.
+// admits, work that may not begin gets a context that says so, by which the store decides checks without
+// being asked, and has the rest answered as where overload does not admit.
 func (s *Service) enterFor(
 	ctx context.Context, cost int64, asked string, client func() string,
 ) (context.Context, capacity.Ticket, error) {
@@ -209,9 +209,15 @@ func (s *Service) enterFor(
 	}
 	s.noteOverload(asked, err)
 	ctx, cancel := context.WithCancelCause(ctx)
-	cancel(err)
+	cancel(notedOverload{err})
 	return ctx, capacity.Ticket{}, nil
 }
+
+// A notedOverload is one that was counted. It is answered where no failure policy decides, as of a reset.
+type notedOverload struct{ error }
+
+// Unwrap is the overload.
+func (e notedOverload) Unwrap() error { return e.error }
 
 // readMembers reads a body whose query may ask for what is allowed besides.
 func (s *Service) readMembers(w http.ResponseWriter, r *http.Request, allowed member) (
