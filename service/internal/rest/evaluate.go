@@ -28,6 +28,9 @@ import (
 // token on listeners that others can reach.
 func (s *Service) evaluate(w http.ResponseWriter, r *http.Request) error {
 	return s.manage(w, r, detailsMember, evaluationMembers, func(r *http.Request, e *evaluation, q *request) error {
+		if q.details { // a failure policy may leave the outcomes as they are
+			e.verdict = enforce.Verdict{OnHold: e.verdict.OnHold}
+		}
 		if err := s.enforce(r.Context(), requestID(w), e); err != nil {
 			return err
 		}
@@ -35,7 +38,7 @@ func (s *Service) evaluate(w http.ResponseWriter, r *http.Request) error {
 		w.Header()["Content-Type"] = jsonType
 		e.answer()
 		e.response.Vias = e.vias()
-		if v := &e.verdict; q.details && v.Claim.Policy != nil && !v.Decision.Degraded {
+		if v := &e.verdict; q.details && v.Claim.Policy != nil {
 			e.response.Details = limitDetails(&v.Claim, v.Each, v.Decision.At)
 		}
 		e.body = e.response.AppendJSON(e.body[:0])
