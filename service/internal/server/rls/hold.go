@@ -256,8 +256,8 @@ func (d *decision) commitLater(err error, parts []holdPart) {
 				h.ID = holdID(h.ID + "/denied")
 				_, err = s.config.Store.Decide(ctx, op)
 			}
-			if errors.Is(err, stint.ErrResolved) || errors.Is(err, stint.ErrUnknownReservation) {
-				return nil // the stream is over
+			if errors.Is(err, stint.ErrResolved) || !explicit && errors.Is(err, stint.ErrUnknownReservation) {
+				return nil // the stream is over, and is charged or has no cost to charge
 			}
 			return err
 		}

@@ -119,3 +119,30 @@ func TestServiceGivesUpCommits(t *testing.T) {
 		}
 	})
 }
+
+// What a stream cost that the store can't charge any more is counted as lost. An end that names no TTL is known for a
+// minute.
+func TestServiceCountsLateCommits(t *testing.T) {
+	for _, test := range []struct {
+		end  *common.RateLimitDescriptor
+		left string
+		lost uint64
+	}{
+		{after("tokens=u", "1", 70), "ok ok:1000", 1},
+		{after("tokens=u,stint_ttl=60s", "1", 70), "ok ok:930", 0},
+		{entries("tokens=u,stint_commit=1"), "ok ok:1000", 0}, // nothing to charge
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := storetest.NewFaulty(memstore.New(memstore.Config{}))
+			store.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: stint.ErrUnavailable} })
+			s := newService(t, rls.Config{Store: store}, holding)
+			_, _ = s.ShouldRateLimit(t.Context(), &pb.RateLimitRequest{Domain: "d", Descriptors: of(test.end)})
+			time.AfterFunc(90*time.Second, func() { store.Inject(nil) })
+			<-time.After(110 * time.Second)
+			if waiting, lost := s.Commits(); waiting != 0 || lost != test.lost {
+				t.Errorf("%v: %d wait, %d are lost; want %d", test.end, waiting, lost, test.lost)
+			}
+			walk(t, s, []step{{of(costing("tokens=u", 0)), test.left}})
+		})
+	}
+}
