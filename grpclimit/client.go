@@ -170,8 +170,8 @@ func (c *Client) describeToRules(ctx context.Context, target, method string, e *
 }
 
 // notePause notes what the server asked for, if it did: a call that was refused with
-// RESOURCE_EXHAUSTED or UNAVAILABLE and RetryInfo. The longest of several RetryInfo counts. A wait
-// of 0 pauses nothing, and lets the call be made again at once.
+// RESOURCE_EXHAUSTED or UNAVAILABLE and RetryInfo. The longest of several RetryInfo counts, up to MaxPause. A
+// wait of 0 pauses nothing, and lets the call be made again at once.
 func (c *Client) notePause(call *adapt.Call, err error) (wait time.Duration, asked bool) {
 	refused, ok := status.FromError(err)
 	if err == nil || !ok || refused.Code() != codes.ResourceExhausted && refused.Code() != codes.Unavailable {
@@ -183,8 +183,7 @@ func (c *Client) notePause(call *adapt.Call, err error) (wait time.Duration, ask
 			asked = true
 		}
 	}
-	c.client.Pause(call, wait)
-	return wait, asked
+	return c.client.Pause(call, wait), asked
 }
 
 // A ClientConfig says what a [Client] is made of. With the zero value calls only heed what servers say. Its functions

@@ -222,22 +222,24 @@ func TestClientPaceAfterAPause(t *testing.T) {
 func TestClientRetries(t *testing.T) {
 	refused := func(delay time.Duration) error { return refusal(t, codes.ResourceExhausted, delay) }
 	for name, c := range map[string]struct {
-		errs    []error
-		left    int
-		elapsed time.Duration
-		want    codes.Code
+		errs     []error
+		maxPause time.Duration
+		left     int
+		elapsed  time.Duration
+		want     codes.Code
 	}{
 		"once":             {errs: []error{refused(2 * time.Second)}, left: 2, elapsed: 2 * time.Second},
 		"twice":            {errs: []error{refused(time.Second), refused(4 * time.Second)}, left: 3, elapsed: 5 * time.Second},
 		"too often":        {errs: []error{refused(1), refused(1), refused(1)}, left: 3, elapsed: 2, want: codes.ResourceExhausted},
 		"a wait too long":  {errs: []error{refused(11 * time.Second)}, left: 1, want: codes.ResourceExhausted},
+		"a longer pause":   {errs: []error{refused(time.Hour)}, maxPause: 3 * time.Second, left: 2, elapsed: 3 * time.Second},
 		"no RetryInfo":     {errs: []error{status.Error(codes.ResourceExhausted, "no")}, left: 1, want: codes.ResourceExhausted},
 		"another code":     {errs: []error{refusal(t, codes.Internal, time.Second)}, left: 1, want: codes.Internal},
 		"another, no info": {errs: []error{status.Error(codes.NotFound, "no")}, left: 1, want: codes.NotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				client := bubbled(t, grpclimit.ClientConfig{MaxWait: 10 * time.Second, Retries: 2}, plenty())
+				client := bubbled(t, grpclimit.ClientConfig{MaxWait: 10 * time.Second, MaxPause: c.maxPause, Retries: 2}, plenty())
 				start := time.Now()
 				left, err := call(t.Context(), client, check, c.errs...)
 				expectCode(t, err, c.want)

@@ -87,8 +87,11 @@ func (c *Call) pauseOf() string {
 	return c.Server + "\x00" + c.Key
 }
 
-// Pause notes that the call's server asked for a pause.
-func (c *Client) Pause(call *Call, pause time.Duration) { c.pauses.Add(call.pauseOf(), pause) }
+// Pause notes that the call's server asked for a pause, and returns the one that it is granted.
+func (c *Client) Pause(call *Call, pause time.Duration) (granted time.Duration) {
+	c.pauses.Add(call.pauseOf(), pause)
+	return min(pause, c.pauses.Longest)
+}
 
 // Await returns when a call may leave, or why it may not: what Refused makes of it, the context's error, or why it
 // could not be decided. MaxWait bounds the whole of it. The server comes first, so that no permit is spent on a call
