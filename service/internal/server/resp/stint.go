@@ -138,8 +138,8 @@ type held struct {
 
 const (
 	mostHolds = 1 << 15 // of a generation
-	// keptHolds is how long a generation lasts at least: as long as a hold without renewals.
-	keptHolds = bounds.MaxHoldTTL
+	// keptHolds is how long a generation lasts at least: as long as an end may come of a hold without renewals.
+	keptHolds = bounds.MaxHoldTTL + 2*bounds.MaxHoldTTL // until it expires, and bounds.Remembered then
 )
 
 // put remembers a hold. A generation that is full, or old, becomes the previous one.
