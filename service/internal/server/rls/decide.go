@@ -505,14 +505,15 @@ func (d *decision) flush(ctx context.Context) error {
 }
 
 // note takes over what the store said. What is only looked for counts as if it were taken. Of the
-// reference accounting a counter of 1,000,000,000 counts whatever the limit is:
+// reference accounting a counter counts whatever the limit is, to 1,000,000,000 or, of the n-th part that a process
+// decides by in an outage, as the limit, to a share of it:
 //
-//	after     = MaxPermits - remaining of the counter
-//	over      = after > limit
+//	after     = capacity - remaining of the counter; 0 in an outage that admits
+//	over      = after > limit, or hits > limit
 //	remaining = max(0, limit - after)
 func (k *check) note(op *stint.Op, decided *stint.Decision, looks bool) {
 	o := stint.Outcome{
-		Allowed: decided.Allowed, Remaining: decided.Remaining,
+		Allowed: decided.Allowed, Limit: decided.Limit, Remaining: decided.Remaining,
 		RetryAfter: decided.RetryAfter, ResetAfter: decided.ResetAfter,
 	}
 	if op.Each != nil {
@@ -520,21 +521,21 @@ func (k *check) note(op *stint.Op, decided *stint.Decision, looks bool) {
 	}
 	k.at, k.degraded, k.source = decided.At, decided.Degraded, decided.Source
 	most := int64(k.limit.RequestsPerUnit)
-	switch {
-	case k.limit.counter == nil:
+	if k.limit.counter == nil {
 		k.over, k.remaining = !o.Allowed && k.hits >= 0, o.Remaining
-		k.after = max(0, min(most, bounds.MaxPermits)-o.Remaining)
-	case decided.Degraded && decided.Source == stint.SourceFailurePolicy && o.Remaining == bounds.MaxPermits:
-		k.over, k.remaining, k.after = !o.Allowed, most, 0
-	default:
-		k.after = bounds.MaxPermits - o.Remaining
+		k.after = max(0, o.Limit-o.Remaining)
+	} else {
+		if n := bounds.MaxPermits / max(o.Limit, 1); n > 1 {
+			most = max(min(most, 1), most/n)
+		}
+		k.after = o.Limit - o.Remaining
 		if looks {
 			k.after += max(k.hits, 0)
 		}
 		if !o.Allowed { // the counter is full
 			k.after = math.MaxUint32 + 1
 		}
-		k.over = k.hits >= 0 && k.after > most
+		k.over = k.hits >= 0 && max(k.after, k.hits) > most
 		k.remaining = max(0, most-k.after)
 	}
 	k.wait, k.reset = 0, o.ResetAfter
@@ -545,7 +546,7 @@ func (k *check) note(op *stint.Op, decided *stint.Decision, looks bool) {
 		k.wait = o.RetryAfter
 		if k.limit.counter != nil {
 			k.wait = k.reset
-			if k.hits > most {
+			if k.hits > int64(k.limit.RequestsPerUnit) {
 				k.wait = stint.Never
 			}
 		}
