@@ -2,6 +2,7 @@ package rls
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -87,7 +88,13 @@ func (d *decision) clear() {
 
 // begin forgets operations.
 func (d *decision) begin() {
-	d.ops, d.and, d.each, d.parts, d.places = d.ops[:0], d.and[:0], d.each[:0], d.parts[:0], d.places[:0]
+	d.unqueue()
+	d.places = d.places[:0]
+}
+
+// unqueue forgets those that are queued; the places of checks stay.
+func (d *decision) unqueue() {
+	d.ops, d.and, d.each, d.parts = d.ops[:0], d.and[:0], d.each[:0], d.parts[:0]
 }
 
 // match finds the limit of each descriptor. Limits that another one replaces are known only when
@@ -406,7 +413,12 @@ func (d *decision) lookAhead(ctx context.Context) error {
 			d.queue(stint.VerbPeek, d.place(i))
 		}
 	}
-	if err := d.flush(ctx); err != nil {
+	err := d.flush(ctx)
+	if errors.Is(err, stint.ErrUnavailable) { // a look has no answer in an outage; what counts may have one
+		d.unqueue()
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	exceeds := func(k *check) bool { return k.after+max(k.hits, 0) > int64(k.limit.RequestsPerUnit) }
@@ -500,7 +512,7 @@ func (d *decision) flush(ctx context.Context) error {
 			d.checks[at].note(&d.ops[i], &results[i].Decision, d.looks)
 		}
 	}
-	d.ops, d.and, d.each, d.parts = d.ops[:0], d.and[:0], d.each[:0], d.parts[:0]
+	d.unqueue()
 	return nil
 }
 

@@ -304,6 +304,6 @@ func (d *decision) decideHold(
 func (d *decision) holdOp(verb stint.Verb, part *holdPart) stint.Op {
 	d.queue(verb, part.places)
 	op := d.ops[0]
-	d.ops, d.and, d.each, d.parts = d.ops[:0], d.and[:0], d.each[:0], d.parts[:0]
+	d.unqueue()
 	return op
 }

@@ -1,6 +1,7 @@
 package rls_test
 
 import (
+	"strconv"
 	"testing"
 
 	"github.com/stint-go/stint"
@@ -33,12 +34,14 @@ func TestOutages(t *testing.T) {
 		guarded := must.Get(failover.New(store, failover.Config{
 			Mode: test.mode, Local: memstore.New(memstore.Config{Now: still}), Instances: func() int { return test.instances },
 		}))(t)
-		s := newService(t, rls.Config{Store: guarded}, simple)
-		for i, want := range test.want {
-			for _, key := range []string{"a", "b"} {
-				got := said(ask(t, s, costing(key+"=1", test.hits)))
-				if got = got[:min(len(got), len(want))]; got != want {
-					t.Errorf("%v of %d, hits of %d, %s, request %d: %s, want %s", test.mode, test.instances, test.hits, key, i, got, want)
+		for _, keep := range []bool{false, true} {
+			s := newService(t, rls.Config{Store: guarded, KeepDenied: keep}, simple)
+			for i, want := range test.want {
+				for _, key := range []string{"a=", "b="} {
+					got := said(ask(t, s, costing(key+strconv.FormatBool(keep), test.hits)))
+					if got = got[:min(len(got), len(want))]; got != want {
+						t.Errorf("%v of %d, hits of %d, %s%t, request %d: %s, want %s", test.mode, test.instances, test.hits, key, keep, i, got, want)
+					}
 				}
 			}
 		}
