@@ -274,7 +274,19 @@ func (d *decision) exceeded() bool {
 //  5. what is given back, if the request is admitted.
 //
 // Without 1 to 3 there is one call of the store.
+//
+// What the store can't say of a request that is denied already does not change that.
 func (d *decision) decide(ctx context.Context) error {
+	err := d.decideInOrder(ctx)
+	if errors.Is(err, stint.ErrUnavailable) && d.exceeded() {
+		d.unqueue()
+		d.dropHold(ctx)
+		return nil
+	}
+	return err
+}
+
+func (d *decision) decideInOrder(ctx context.Context) error {
 	d.begin()
 	together, looks, refunds := d.places[:0], []int(nil), []int(nil)
 	for i := range d.checks {

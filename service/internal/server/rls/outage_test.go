@@ -4,6 +4,10 @@ import (
 	"strconv"
 	"testing"
 
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/codes"
+
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/failover"
 	"github.com/stint-go/stint/internal/must"
@@ -45,6 +49,34 @@ func TestOutages(t *testing.T) {
 				}
 			}
 		}
+		guarded.Close()
+	}
+}
+
+// What denies a request without the store, or by this process's share, denies it in an outage though nothing can be said
+// of its other limits.
+func TestDeniedInAnOutage(t *testing.T) {
+	for _, test := range []struct {
+		mode    failover.Mode
+		request []*common.RateLimitDescriptor
+		want    string
+	}{
+		{failover.Open, of(entries("banned=1"), entries("a=1")), "over over:0 ok:0"},
+		{failover.Open, of(entries("a=1"), costing("a=1", -1), entries("banned=1")), "over ok:0 ok:0 over:0"},
+		{failover.Closed, of(entries("banned=1"), entries("a=1"), costing("a=2", 0)), "over over:0 ok:0 ok:0"},
+		{failover.Local, of(costing("b=1", 6), entries("a=1")), "over over:0 ok:0"},
+		{failover.Local, of(entries("banned=1"), entries("a=1,stint_reserve=1")), "over over:0 ok:4"},
+	} {
+		store := storetest.NewFaulty(memstore.New(memstore.Config{Now: still}))
+		store.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: stint.ErrUnavailable} })
+		guarded := must.Get(failover.New(store, failover.Config{
+			Mode: test.mode, Local: memstore.New(memstore.Config{Now: still}), Instances: func() int { return 1 },
+		}))(t)
+		s := newService(t, rls.Config{Store: guarded}, simple+"  - {key: banned, rate_limit: {unit: year, requests_per_unit: 0}}\n")
+		if got := said(ask(t, s, test.request...)); got != test.want {
+			t.Errorf("%v, %v: %s, want %s", test.mode, test.request, got, test.want)
+		}
+		fails(t, s, &pb.RateLimitRequest{Domain: "d", Descriptors: of(costing("a=1", 0))}, codes.Unavailable, "")
 		guarded.Close()
 	}
 }
