@@ -156,27 +156,33 @@ func commits(r *pb.RateLimitRequest) bool {
 	})
 }
 
-// addParts makes the holds of the checks.
+// addParts makes the holds of the checks. Of one in shadow or quota mode the id has the limit and the client.
 func (d *decision) addParts() {
 	var together []int
 	for i := range d.checks {
 		switch k := &d.checks[i]; {
 		case !k.held:
 		case k.limit.shadow || d.quota(k):
-			d.addPart([]int{i}, "/"+k.limit.id)
+			d.addPart(i, "/"+k.limit.id+"/"+k.key)
 		default:
 			together = append(together, i)
 		}
 	}
-	if len(together) > 0 {
-		d.addPart(together, "")
+	for _, i := range together {
+		d.addPart(i, "")
 	}
 }
 
-// addPart adds a hold of checks. Ids are the domain's: two filters may ask about one stream.
-func (d *decision) addPart(places []int, suffix string) {
+// addPart adds a check to the hold of its id. Ids are the domain's: two filters may ask about one stream.
+func (d *decision) addPart(place int, suffix string) {
 	h := stint.Hold{ID: holdID(PolicyPrefix + d.request.Domain + "/" + d.hold.id + suffix), TTL: d.hold.ttl}
-	d.hold.parts = append(d.hold.parts, holdPart{places: places, HoldOp: stint.HoldOp{Hold: h}})
+	for i := range d.hold.parts {
+		if part := &d.hold.parts[i]; part.ID == h.ID {
+			part.places = append(part.places, place)
+			return
+		}
+	}
+	d.hold.parts = append(d.hold.parts, holdPart{places: []int{place}, HoldOp: stint.HoldOp{Hold: h}})
 }
 
 // holdID is an id as a store takes it.
