@@ -62,7 +62,7 @@ type Admission struct {
 	// somebody waits, and begins at 0 again when nobody does.
 	virtual int64
 	// finish has the tag of each client's last request: start = max(virtual, finish[client]),
-	// finish[client] = start + cost.
+	// finish[client] = start + cost, less the cost of a request that is refused.
 	finish map[string]int64
 	// kept is how many tags there may be before old ones are dropped.
 	kept int
@@ -72,6 +72,7 @@ type Admission struct {
 type waiter struct {
 	// cost is in operations, as [CostOf] has it; start is the start tag.
 	cost, start int64
+	client      string
 	// answer receives nil when the request may begin, or why it may not. It has room for one, so that
 	// the sender never waits.
 	answer chan error
@@ -140,7 +141,7 @@ func (a *Admission) queue(ctx context.Context, cost int64, client string) (Ticke
 		a.mu.Unlock()
 		return Ticket{a, cost}, nil
 	}
-	w := &waiter{cost: cost, start: max(a.virtual, a.finish[client]), answer: make(chan error, 1)}
+	w := &waiter{cost: cost, start: max(a.virtual, a.finish[client]), client: client, answer: make(chan error, 1)}
 	a.remember(client, w.start+cost)
 	behind := sort.Search(len(a.waiting), func(i int) bool { return a.waiting[i].finish() > w.finish() })
 	a.waiting = slices.Insert(a.waiting, behind, w)
@@ -148,7 +149,7 @@ func (a *Admission) queue(ctx context.Context, cost int64, client string) (Ticke
 	a.work += cost
 	for last := len(a.waiting) - 1; last >= maxWaiting || a.work > waitingWork*a.most; last-- {
 		heaviest := a.waiting[last]
-		a.remove(last)
+		a.refuse(last)
 		heaviest.answer <- errOverload(fmt.Sprintf("%d requests wait already", last))
 	}
 	a.begin() // work may have ended since it was too much
@@ -180,7 +181,7 @@ func (a *Admission) giveUp(w *waiter, why error) error {
 	if at < 0 {
 		return <-w.answer
 	}
-	a.remove(at)
+	a.refuse(at)
 	a.begin() // what it kept waiting may fit
 	return why
 }
@@ -215,6 +216,16 @@ func (a *Admission) remove(at int) {
 	a.work -= a.waiting[at].cost
 	a.waiting = slices.Delete(a.waiting, at, at+1)
 	a.waits.Add(-1)
+}
+
+// refuse takes a request out that gets no turn. Its client does not pay for it: else one that asked for much for a
+// while, and got nothing, would have no turn for as long after that.
+func (a *Admission) refuse(at int) {
+	w := a.waiting[at]
+	a.remove(at)
+	if tag, kept := a.finish[w.client]; kept {
+		a.finish[w.client] = tag - w.cost
+	}
 }
 
 // begin admits waiting requests while their cost fits, in the order of their finish tags. It is

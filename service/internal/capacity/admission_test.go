@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/must"
@@ -62,6 +63,38 @@ func TestTurnsAreFair(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Clients that ask for more than there is get the same, whichever asks for more, and what a client is refused it does
+// not pay for: it has all its turns when it asks for little again.
+func TestRefusedWorkIsNotPaidFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := NewAdmission(1)
+		var begun [2]atomic.Int64
+		ask := func(client int, every, length time.Duration) {
+			for end := time.Now().Add(length); time.Now().Before(end); <-time.After(every) {
+				go func() {
+					work, err := a.Enter(t.Context(), 1, named(fmt.Sprint(client)))
+					if err != nil {
+						return
+					}
+					begun[client].Add(1)
+					<-time.After(time.Millisecond)
+					work.Leave()
+				}()
+			}
+		}
+		go ask(0, 501*time.Microsecond, 3*time.Second)
+		ask(1, 100*time.Microsecond, 2*time.Second)
+		if n := begun[1].Swap(0); n < 800 || n > 1200 {
+			t.Errorf("%d of 2000 turns are of the client that asks for ten times what there is; want half of them", n)
+		}
+		ask(1, 10*time.Millisecond, time.Second)
+		if n := begun[1].Load(); n < 90 {
+			t.Errorf("%d of 100 requests of a client that asks for little have a turn", n)
+		}
+		<-time.After(time.Second) // until all are answered
+	})
 }
 
 // What does not get its turn in time is refused, and so is the heaviest when too many wait.
