@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -60,6 +61,11 @@ func TestNotAService(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, "/moved/") {
 			http.Redirect(w, r, "http://192.0.2.1/", http.StatusFound)
+			return
+		}
+		if strings.HasPrefix(r.URL.Path, "/silent/") {
+			_, _ = io.Copy(io.Discard, r.Body) // then net/http sees that the client leaves
+			<-r.Context().Done()
 			return
 		}
 		_, _ = w.Write([]byte("<html>"))

@@ -103,9 +103,13 @@ func (w *watcher) emit(ctx context.Context, e sentEvent) bool {
 // section 9.2). The last ID goes with the next request, so that the service sends a snapshot or
 // what was missed.
 func (w *watcher) read(ctx context.Context, s *service) error {
+	ctx, end := context.WithCancelCause(ctx) // a deadline would end the stream, too
+	defer end(nil)
+	late := time.AfterFunc(w.Timeout, func() { end(context.DeadlineExceeded) })
 	response, err := s.send(ctx, call{
 		path: activity.PathEvents, header: map[string]string{"Last-Event-ID": w.last},
 	})
+	late.Stop()
 	if err != nil {
 		return err
 	}
