@@ -381,6 +381,8 @@ func TestNewTransportRefuses(t *testing.T) {
 	cost := func(*http.Request) (int64, error) { return 1, nil }
 	describe := func(*http.Request, *rules.Request) error { return nil }
 	for want, config := range map[string]httplimit.TransportConfig{
+		"Limiter is \"the zero":                    {Limiter: new(stint.Limiter)},
+		"Limiter is \"one with a":                  {Limiter: limiter(t, stint.Concurrency(1))},
 		"Cost is & MaxWait is -1 & MaxPause is -1": {Cost: cost, MaxWait: -1, MaxPause: -1},
 		"Rules is":    {Limiter: limiter(t, stint.FixedWindow(1, time.Minute)), Rules: standing(t)},
 		"Describe is": {Describe: describe},
