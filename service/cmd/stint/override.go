@@ -36,7 +36,12 @@ func overrideCommand(p process) *cobra.Command {
 		}
 		return nil
 	}
-	command.RunE = func(_ *cobra.Command, args []string) error {
+	command.RunE = func(command *cobra.Command, args []string) error {
+		for name, text := range map[string]string{"for": f.For, "until": f.Until} {
+			if text == "" && command.Flags().Changed(name) {
+				return misused(`--%s is ""; allowed: a duration with --for or a time with --until, or neither for ever`, name)
+			}
+		}
 		path := "/api/v1/rules/" + segment(args[0]) + "/overrides"
 		if len(args) == 1 {
 			return f.list(a, path)
