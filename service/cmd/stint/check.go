@@ -95,6 +95,9 @@ func (k *keyCommand) cost(refused ...string) url.Values {
 	return query
 }
 
+// withStore are the flags that say something only beside --store, or --limit.
+var withStore = []string{"config", "store-timeout", "store-key-prefix", "store-log-encoding", "store-partitions"}
+
 // connect returns the service that the flags name, or one in this process on the store that they
 // name. It has to be closed. --config without --store would say nothing: a service has its own.
 // Flags that would have no effect are refused rather than ignored.
@@ -110,7 +113,7 @@ func (k *keyCommand) connect() (*service, error) {
 		}
 		return k.connectStore()
 	}
-	for _, name := range []string{"config", "store-timeout", "store-key-prefix", "store-log-encoding"} {
+	for _, name := range withStore {
 		if flags.Changed(name) {
 			return nil, misused("--%s is given; allowed: only with --store", name)
 		}
@@ -310,7 +313,8 @@ func (k *keyCommand) check(key string, wait bool, most time.Duration, words []st
 // nothing to say are left out: a class, a way, rules in shadow and a reason are there for some
 // requests only.
 func (k *keyCommand) evaluate(asked *description, wait bool, most time.Duration, words []string) error {
-	for _, name := range []string{"algorithm", "policy", "limit", "name", "permits", "keep", "store", "config"} {
+	ofKeys := []string{"algorithm", "policy", "limit", "name", "permits", "keep", "store"}
+	for _, name := range slices.Concat(ofKeys, withStore) {
 		if k.command.Flags().Changed(name) {
 			return misused("--%s is given for a request that rules decide; allowed: only for a key", name)
 		}
