@@ -53,6 +53,8 @@ type Line struct {
 	// of a policy that is defined, or reset
 	Name   string          `json:"name,omitempty"`
 	Limits json.RawMessage `json:"limits,omitempty"`
+	// which of them are of denials, as that of a rule's block: a rule file has no word for it
+	Denials []int `json:"denials,omitempty"`
 
 	At        stint.Instant `json:"at,omitempty"`
 	Verb      string        `json:"verb,omitempty"`
@@ -216,6 +218,11 @@ func (r *Recorder) define(policy *stint.Policy) int64 {
 		}
 		err = json.Unmarshal(text, &rule)
 		line.Limits = rule.Limits
+	}
+	for i := range policy.Len() {
+		if policy.Limit(i).Denials {
+			line.Denials = append(line.Denials, i)
+		}
 	}
 	if err != nil {
 		line = Line{Dropped: 1}

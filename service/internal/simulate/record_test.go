@@ -29,6 +29,7 @@ func recordedPolicies(t testing.TB) (all []*stint.Policy) {
 		{stint.SlidingWindowLog(15, 300*time.Millisecond).CountingDenied(), stint.CalendarWindow(2000, stint.CalendarDay, "Europe/Berlin")},
 		{stint.SlidingWindowCounter(15, 300*time.Millisecond).WithMaxDebt(stint.NoDebt), stint.FixedWindow(9, 100*time.Millisecond).Named("burst")},
 		{stint.SlidingWindowLog(15, 300*time.Millisecond).WithMinInterval(time.Millisecond)},
+		{stint.FixedWindow(20, 50*time.Millisecond), stint.FixedWindow(9, 300*time.Millisecond).FromFirst().OfDenials().Named("block")},
 	} {
 		policy := must.Get(stint.NewPolicy(fmt.Sprint("p", i), limits...))(t)
 		all = append(all, policy)
@@ -45,10 +46,14 @@ func drive(t testing.TB, store stint.Store, policies []*stint.Policy, mixed bool
 			rng := rand.New(rand.NewPCG(uint64(i), 3))
 			for range 400 {
 				of := rng.IntN(len(policies))
-				op := stint.Op{Claim: stint.Claim{Key: fmt.Sprint("client ", rng.IntN(3)), Policy: policies[of], Permits: 1, Keep: int64(of % 3)}}
+				keeps := int64(1)
+				if policies[of].Limit(policies[of].Len() - 1).Denials { // such a policy keeps nothing
+					keeps = 0
+				}
+				op := stint.Op{Claim: stint.Claim{Key: fmt.Sprint("client ", rng.IntN(3)), Policy: policies[of], Permits: 1, Keep: keeps * int64(of%3)}}
 				if n := rng.IntN(20); mixed {
 					op.Permits += rng.Int64N(3)
-					op.Keep = max(0, rng.Int64N(12)-4)
+					op.Keep = keeps * max(0, rng.Int64N(12)-4)
 					op.Verb = map[int]stint.Verb{0: stint.VerbPeek, 1: stint.VerbSettle, 2: stint.VerbReset, 3: stint.VerbTry}[n]
 					if n > 17 {
 						results := make([]stint.Result, 2)

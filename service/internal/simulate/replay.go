@@ -191,7 +191,7 @@ func (r *replay) line(line record.Line, number int64) error {
 
 // define makes a policy, or finds the one of that name with the same limits.
 func (r *replay) define(line record.Line, number int64) error {
-	id := line.Name + "\n" + string(line.Limits)
+	id := fmt.Sprint(line.Name, "\n", string(line.Limits), line.Denials)
 	if r.made[id] == nil {
 		parsed, _, err := rulefile.Parse(
 			fmt.Sprintf("line %d", number),
@@ -200,7 +200,13 @@ func (r *replay) define(line record.Line, number int64) error {
 		if err != nil {
 			return err
 		}
-		policy, err := stint.NewPolicy(line.Name, parsed[0].Limits...)
+		limits := parsed[0].Limits
+		for _, i := range line.Denials {
+			if i >= 0 && i < len(limits) {
+				limits[i].Denials = true
+			}
+		}
+		policy, err := stint.NewPolicy(line.Name, limits...)
 		if err != nil {
 			return prefix.Errorf("line %d: %w", number, err)
 		}

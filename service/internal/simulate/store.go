@@ -98,7 +98,7 @@ func (s *store) decide(verb stint.Verb, claims []claim, now stint.Instant) (d st
 			client := t.find(&c.key)
 			sampled = sampled && client >= 0
 			for j := range t.limits {
-				s.ops = append(s.ops, limitOp{t, &t.limits[j], client, int32(i), nth, c.permits, c.keep})
+				s.ops = append(s.ops, limitOp{t, &t.limits[j], client, int32(i), nth, t.limits[j].permits(verb, c.permits), c.keep})
 				if nth++; alternatives {
 					s.Ways = append(s.Ways, c.way)
 				}
@@ -133,6 +133,7 @@ func (s *store) decide(verb stint.Verb, claims []claim, now stint.Instant) (d st
 func (s *store) load() {
 	n := len(s.ops)
 	s.Parts, s.States, s.Outs = sized(s.Parts, n), sized(s.States, n), sized(s.Outs, n)
+	clear(s.Outs) // limits say whether they are of denials only if they are
 	for i := range s.ops {
 		op, at := &s.ops[i], i
 		// What else the limit reads of the state is loaded.
@@ -178,6 +179,17 @@ type limit struct {
 	machine algorithm.Machine
 	state   states
 	window  window
+}
+
+// permits is how many permits the limit is asked for by a verb with so many of them.
+func (l *limit) permits(verb stint.Verb, n int64) int64 {
+	switch {
+	case verb != stint.VerbSettle:
+		return l.Takes(n)
+	case l.machine.Settles():
+		return n
+	}
+	return 0
 }
 
 // states are those of all clients under a limit.
