@@ -225,7 +225,11 @@ func (c *candidate) add(at int) {
 	switch {
 	case r.reason != "":
 		for i := range r.claims { // whose clients asked, too
-			if cl := &r.claims[i]; r.verdict.Claims()[i].Via == "" {
+			cl := &r.claims[i]
+			again := slices.ContainsFunc(r.claims[:i], func(earlier claim) bool {
+				return earlier.table.policy.Name() == cl.table.policy.Name()
+			})
+			if r.verdict.Claims()[i].Via == "" && !again {
 				if n := cl.table.find(&cl.key); n >= 0 {
 					cl.table.ask(n, r.time, cl.permits)
 				}
@@ -365,23 +369,51 @@ func (c *candidate) record(allowed bool) {
 
 // recordRule tells the tables of one rule: those that are charged of a request that is allowed,
 // else those that deny, or all. Several ways may have the same one. A table is asked once for each
-// request, though two ways may lead to the same client in it.
+// request, though two ways may lead to the same client in it. Where a rule has several, for limits of different costs
+// or of denials, the first one counts its clients.
 func (c *candidate) recordRule(from, to int, allowed, all bool) {
 	for i := from; i < to; {
 		p, first := &c.store.ops[i], i
-		admits := true
-		for range p.table.limits {
-			admits = admits && c.store.Outs[i].Allowed
-			i++
-		}
+		i += len(p.table.limits)
 		if len(c.store.Ways) > 0 && (allowed && !c.store.Charged(first) || !allowed && c.hasTable(from, first)) {
 			continue
 		}
+		if c.isCounted(from, first) {
+			if allowed {
+				p.table.admit(p.client, c.now, p.permits)
+			}
+			continue
+		}
 		p.table.ask(p.client, c.on.time, p.permits)
-		if allowed || !admits || all {
+		if allowed || all || c.denies(first, to) {
 			p.table.record(p.client, c.now, allowed, p.permits)
 		}
 	}
+}
+
+// isBeside reports whether the limits of two operations are of one rule, in tables that have the same clients.
+func (c *candidate) isBeside(one, other int) bool {
+	return len(c.store.Ways) == 0 && c.store.ops[one].table.policy.Name() == c.store.ops[other].table.policy.Name()
+}
+
+// isCounted reports whether an operation's client is counted by an earlier table of its rule.
+func (c *candidate) isCounted(from, of int) bool {
+	for i := from; i < of; i++ {
+		if c.isBeside(i, of) {
+			return true
+		}
+	}
+	return false
+}
+
+// denies reports whether a table, whose limits begin at an operation, denies, or one that has the same clients.
+func (c *candidate) denies(first, to int) bool {
+	for i := first; i < to; i++ {
+		if !c.store.Outs[i].Allowed && (i < first+len(c.store.ops[first].table.limits) || c.isBeside(first, i)) {
+			return true
+		}
+	}
+	return false
 }
 
 // hasTable reports whether a limit from one on is of the same client and table as another one.

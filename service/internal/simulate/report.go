@@ -232,16 +232,16 @@ func (t *tally) report(tables []*table, most int) RuleReport {
 		r.Sample, r.Unsampled, r.Busiest = max(r.Sample, 1<<t.level), r.Unsampled+t.skipped, max(r.Busiest, t.busiest)
 		peaks := make([]int64, len(t.limits))
 		for n := range t.clients.used {
+			for i := range t.limits {
+				peaks[i] = max(peaks[i], t.limits[i].window.peakOf(n))
+			}
 			client := t.clients.at(n)
-			if client.inSecond == 0 { // it did not ask, not even what another rule denied
+			if client.inSecond == 0 { // it did not ask, not even what another rule denied, or another table counts it
 				continue
 			}
 			r.Clients++
 			r.Shares[shareOf(client)]++
 			r.LongestShut = max(r.LongestShut, client.longestDenied)
-			for i := range t.limits {
-				peaks[i] = max(peaks[i], t.limits[i].window.peakOf(n))
-			}
 			if client.denied > 0 {
 				r.ClientsDenied++
 				denied = rank(denied, ranked{t, n}, mostDenied, byDenied)
@@ -250,6 +250,9 @@ func (t *tally) report(tables []*table, most int) RuleReport {
 		}
 		for i := range t.limits {
 			w := &t.limits[i].window
+			if t.limits[i].Denials {
+				continue // which admits nothing
+			}
 			r.Limits = append(r.Limits, LimitReport{
 				Limit: describe(t.limits[i].Limit), Span: int64(w.span), Peak: w.peak,
 				PeakAt: w.at, ClientPeak: peaks[i], AtLeast: w.overflowed,

@@ -65,6 +65,35 @@ func TestShutOut(t *testing.T) {
 	}
 }
 
+// A client of a rule counts once, however many policies the rule has for its limits: of different costs, or of denials.
+// It was denied if any of them denied it.
+func TestClientsOfSeveralPolicies(t *testing.T) {
+	costs := simulate.LimitRule("costs", stint.FixedWindow(5, time.Second).Named("x"), stint.FixedWindow(3, time.Hour).Named("y").WithCost(1))
+	blocks := simulate.LimitRule("blocks", stint.FixedWindow(5, time.Second))
+	blocks.Block.After, blocks.Block.For = 2, time.Hour
+	for name, test := range map[string]struct {
+		rule             rules.Rule
+		admitted, denied int64
+		limits           int
+	}{"costs": {costs, 4, 4, 2}, "blocks": {blocks, 2, 6, 1}} {
+		s := simulation(t, nil, test.rule)
+		for i, after := range []time.Duration{0, 1, 2, 1001, 2001, 2002, 3001} {
+			ev := event(at2026.Add(after*time.Millisecond), "a")
+			ev.Request.Attributes = map[string]string{simulate.CostAttribute: "5"}
+			ev.Line = int64(i)
+			must.Do(t, s.Add(ev))
+		}
+		must.Do(t, s.Add(event(at2026.Add(time.Minute), "b")))
+		r := finish(t, s).Candidates[0].Rules[0]
+		if r.Clients != 2 || r.ClientsDenied != 1 || len(r.Heaviest) != 2 || len(r.Limits) != test.limits || r.Limits[0].ClientPeak != 5 {
+			t.Errorf("%s: %+v", name, r)
+		}
+		if a := r.Heaviest[0]; a.Key != "a" || a.Admitted != test.admitted-1 || a.Denied != test.denied || r.Denied != test.denied {
+			t.Errorf("%s: %+v, %d denied", name, a, r.Denied)
+		}
+	}
+}
+
 // REQUESTS and CLIENTS of a rule count alike: also those that another rule denied, by a limit or before any limit.
 func TestClientsOfRequests(t *testing.T) {
 	ban := rules.Rule{ID: "ban", Scope: []string{rules.PerIP}, Match: rules.Match{Paths: []string{"/banned"}}, Banned: true}

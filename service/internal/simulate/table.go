@@ -381,6 +381,11 @@ func (t *table) record(n int32, at stint.Instant, admitted bool, permits int64) 
 	if c.deniedSince != 0 {
 		c.longestDenied, c.deniedSince = max(c.longestDenied, int64(at-c.deniedSince)), 0
 	}
+	t.admit(n, at, permits)
+}
+
+// admit counts what a client was admitted by each limit.
+func (t *table) admit(n int32, at stint.Instant, permits int64) {
 	for j := range t.limits {
 		t.limits[j].window.add(n, at, permits)
 	}
