@@ -1,6 +1,7 @@
 package simulate_test
 
 import (
+	"reflect"
 	"strconv"
 	"testing"
 	"time"
@@ -164,6 +165,10 @@ func TestSuggestTellsApart(t *testing.T) {
 	s = must.Get(simulate.Suggest(source, rule, rules.Options{}, simulate.Goal{Share: 0.5}))(t)
 	if s.TooClose != 0 || s.BeyondRange != 1 || s.Clients != 2 || s.Values[0] != 12 || s.Maximum {
 		t.Errorf("%+v", s)
+	}
+	rule.Block = rules.Block{After: 1, For: time.Hour}
+	if blocks := must.Get(simulate.Suggest(source, rule, rules.Options{}, simulate.Goal{Share: 0.5}))(t); !reflect.DeepEqual(blocks, s) {
+		t.Errorf("of a rule that blocks: %+v, want %+v", blocks, s)
 	}
 	rule.Overrides = []rules.Override{{Key: "192.0.2.1", Limits: []stint.Limit{stint.SlidingWindowLog(1, time.Minute)}}}
 	s = must.Get(simulate.Suggest(source, rule, rules.Options{}, simulate.Goal{Share: 0.5}))(t)
