@@ -107,7 +107,7 @@ func Suggest(source Source, rule rules.Rule, options rules.Options, goal Goal) (
 	}
 	rule = rule.Clone()
 	rule.OnExceed, rule.MaxWait, rule.MaxWaiters = rules.Reject, 0, 0
-	rule.Block = rules.Block{} // who is never denied is never blocked
+	rule.Block, rule.Otherwise = rules.Block{}, "" // who is never denied is never blocked, nor admitted otherwise
 	for i := range rule.Overrides {
 		rule.Overrides[i] = rules.Override{Key: rule.Overrides[i].Key, Unlimited: true}
 	}

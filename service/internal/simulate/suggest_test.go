@@ -166,9 +166,9 @@ func TestSuggestTellsApart(t *testing.T) {
 	if s.TooClose != 0 || s.BeyondRange != 1 || s.Clients != 2 || s.Values[0] != 12 || s.Maximum {
 		t.Errorf("%+v", s)
 	}
-	rule.Block = rules.Block{After: 1, For: time.Hour}
+	rule.Block, rule.Otherwise = rules.Block{After: 1, For: time.Hour}, "another"
 	if blocks := must.Get(simulate.Suggest(source, rule, rules.Options{}, simulate.Goal{Share: 0.5}))(t); !reflect.DeepEqual(blocks, s) {
-		t.Errorf("of a rule that blocks: %+v, want %+v", blocks, s)
+		t.Errorf("of a rule that blocks, and has another: %+v, want %+v", blocks, s)
 	}
 	rule.Overrides = []rules.Override{{Key: "192.0.2.1", Limits: []stint.Limit{stint.SlidingWindowLog(1, time.Minute)}}}
 	s = must.Get(simulate.Suggest(source, rule, rules.Options{}, simulate.Goal{Share: 0.5}))(t)
