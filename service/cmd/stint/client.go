@@ -14,6 +14,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -118,6 +119,10 @@ func (a *apiCommand) service() (*service, error) {
 		}
 		first, _, _ := strings.Cut(string(text), "\n")
 		token = strings.TrimSpace(first)
+	}
+	if strings.ContainsFunc(token, unicode.IsControl) {
+		return nil, misused("the token has a control character, such as the end of a line; allowed: without, by --token, "+
+			"--token-file or %s", a.tokenVariable)
 	}
 	// A redirect is no answer of stint, and is shown as such.
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
