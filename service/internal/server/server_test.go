@@ -333,9 +333,11 @@ func TestInvalidConfig(t *testing.T) {
 				stint.AlgorithmFixedWindow: stint.FixedWindow(0, time.Second),
 			}
 			c.Policies = map[string][]stint.Limit{"": pushLimits(), "none": nil, "caf\u00e9": pushLimits()}
+			c.TLS, c.AdminTLS = server.TLS{KeyFile: "k"}, server.TLS{CertFile: "c"}
 		}, []string{
 			"store is", "http.max_body_memory is 1;", "api.tokens_file", "IPv6Prefix is 200", "a limit of algorithm TOKEN_BUCKET",
 			"FIXED_WINDOW: limit is 0", `policies is ""`, "policies: none: ", "policies: caf\u00e9: ",
+			"tls.cert_file is", "admin_tls.key_file is",
 		}},
 		"fields of identity": {func(c *server.Config) {
 			c.Identity = config.Identity{User: "X User", APIKey: "X-Key:", Attributes: map[string]string{"plan": "X:"}}

@@ -60,7 +60,8 @@ var rewrite = flag.Bool("rewrite", false, "write what the service answers into t
 //	metrics rate_limiter_holds     the lines of the metrics that begin so and are not 0
 //	    200 {"allowed":true, ...}
 //	    Allow: GET | Retry-After: 1  the fields of the answer but those that all have
-//	    asks 2                     how many operations went to the store: 1 of each that is decided is not said
+//	    asks 2 in 1 call           how many operations went to the store, and in how many calls if several went together:
+//	                               1 of each that is decided is not said
 //	    log level=WARN ...         what was logged meanwhile
 //
 // <x*1000> are so many x. A problem is its status and its detail. Bytes that are not printed are written as in Go, in
@@ -326,7 +327,7 @@ func (s *transcript) ask(line string, fields []string) []string {
 	if text, err := strconv.Unquote(body); err == nil {
 		body = text
 	}
-	asked := s.service.store.ops.Load()
+	asked, calls := s.service.store.ops.Load(), s.service.store.calls.Load()
 	var got reply
 	if toAdmin {
 		for i, field := range fields {
@@ -385,7 +386,13 @@ func (s *transcript) ask(line string, fields []string) []string {
 		usual = 1
 	}
 	if n := s.service.store.ops.Load() - asked; n != usual && !toAdmin && !s.away {
-		answer = append(answer, fmt.Sprint("asks ", n))
+		asks := fmt.Sprint("asks ", n)
+		if in := s.service.store.calls.Load() - calls; in == 1 && n > 1 {
+			asks += " in 1 call"
+		} else if in != n {
+			asks += fmt.Sprintf(" in %d calls", in)
+		}
+		answer = append(answer, asks)
 	}
 	return answer
 }
