@@ -122,8 +122,8 @@ func TestInForce(t *testing.T) {
 		edit(t, r, put(rule("a", 2)))
 		edit(t, other, put(rule("b", 3)))
 		synctest.Wait()
-		if f.stop(); !slices.Equal(f.in, []int64{1, 2, 3}) {
-			t.Errorf("the revisions are %v", f.in)
+		if f.stop(); !slices.Equal(f.in, []int64{1, 2, 3}) || len(f.told) > 0 {
+			t.Errorf("the revisions are %v, and it was told %q", f.in, f.told)
 		}
 	})
 }
