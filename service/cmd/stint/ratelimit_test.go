@@ -225,6 +225,12 @@ func TestRateLimitFollowsItsFiles(t *testing.T) {
 	if log := d.log.String(); strings.Count(log, "the new domains are refused; the current ones stay in force") != 1 || !strings.Contains(log, "d.yaml:2:43: ") {
 		t.Errorf("the log:\n%s", log)
 	}
+	status, health := get(t, d.http+"/actuator/health?details=true")
+	for _, want := range []string{`"state":"refused"`, "d.yaml:2:43: ", "the new domains are refused; the current ones stay in force"} {
+		if status != http.StatusOK || !strings.Contains(health, want) {
+			t.Errorf("the health is %d %s, want %s", status, health, want)
+		}
+	}
 	files.swap(fmt.Sprintf(domainText, "d", 13))
 	eventually(t, "the mended file is in force", func() bool { return limit() == 13 })
 	eventually(t, "each load is counted", func() bool {
