@@ -237,8 +237,9 @@ func checkConflict(t testing.TB, s *redisstore.Store, prefix, param string) {
 	policy := policyOf(t, "conflict", aLimit(stint.AlgorithmFixedWindow, 1))
 	var err error
 	until(t, "the conflict is found", func() bool {
-		if _, err = s.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1)); err == nil {
-			t.Fatal("it decides")
+		var d stint.Decision
+		if d, err = s.Decide(t.Context(), op(stint.VerbTake, "k", policy, 1)); err == nil || d != (stint.Decision{}) {
+			t.Fatalf("it decides %+v", d)
 		}
 		return errors.Is(err, stint.ErrInvalid)
 	})
