@@ -313,12 +313,13 @@ func TestMiddlewareHolds(t *testing.T) {
 	for name, test := range map[string]struct {
 		config func(t *testing.T, store stint.Store) httplimit.Config
 		told   []string
+		left   string // of the limit, by those that end early
 	}{
-		"turns":           {func(t *testing.T, s stint.Store) httplimit.Config { return ways(t, s, turns)["plain"] }, turned},
-		"turns of a rule": {func(t *testing.T, s stint.Store) httplimit.Config { return ways(t, s, turns)["rules"] }, turned},
+		"turns":           {func(t *testing.T, s stint.Store) httplimit.Config { return ways(t, s, turns)["plain"] }, turned, "2"},
+		"turns of a rule": {func(t *testing.T, s stint.Store) httplimit.Config { return ways(t, s, turns)["rules"] }, turned, "2"},
 		"a rule that waits": {func(t *testing.T, s stint.Store) httplimit.Config {
 			return httplimit.Config{Rules: enforced(t, s, waits)}
-		}, waited},
+		}, waited, "0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -350,8 +351,8 @@ func TestMiddlewareHolds(t *testing.T) {
 					defer cancel()
 					w := get(ctx, h, "/")
 					expectProblem(t, w, http.StatusTooManyRequests, "")
-					if got := w.Header().Get("Retry-After"); got != "1" {
-						t.Errorf("retry after %q, want 1", got)
+					if after, left := w.Header().Get("Retry-After"), w.Header().Get("X-RateLimit-Remaining"); after != "1" || left != test.left {
+						t.Errorf("retry after %q, %q left; want 1 and %s", after, left, test.left)
 					}
 				}
 				expectServed(2, 200*time.Millisecond)
