@@ -52,8 +52,8 @@ func (l *Limiter) adjust(ctx context.Context, v *Verdict, err error, verb stint.
 	return v.clearOnError(err)
 }
 
-// setPermits gives all claims so many permits, and leaves only those whose cost requests may name if there are any. What
-// is in shadow changes nothing for the others.
+// setPermits gives all claims so many permits, and leaves only those whose cost requests may name if there are any.
+// What is in shadow changes nothing for the others.
 func (v *Verdict) setPermits(n int64) {
 	isNamed := func(c Claimed) bool { return c.named }
 	set := func(claims []Claimed, named bool) []Claimed {

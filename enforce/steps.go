@@ -32,10 +32,10 @@ type stepper struct{ *Limiter }
 
 // Prepare implements [steps.Of].
 //
-// A rule with a concurrency limit holds only for a Reserve: nobody would give back what Decide took of it. A reset clears
-// its state, too. For the end of a hold a client that is banned by now has the limits that it had. The order of what
-// decides without the store: the first rule that bans or lacks something; then a fault of the
-// request, of which the error tells and the verdict has the Rule, if it is one; then DenyByDefault.
+// A rule with a concurrency limit holds only for a Reserve: nobody would give back what Decide took of it. A reset
+// clears its state, too. For the end of a hold a client that is banned by now has the limits that it had. The order of
+// what decides without the store: the first rule that bans or lacks something; then a fault of the request, of which
+// the error tells and the verdict has the Rule, if it is one; then DenyByDefault.
 func (l stepper) Prepare(r *rules.Request, v *Verdict, verb stint.Verb) error {
 	v.reset()
 	v.matches.Now = l.wall

@@ -20,8 +20,8 @@ import (
 // A rule counts once for each of its paths and hosts that lead to a node, with the override that
 // has the most limits, as if no path were excepted and all header fields were there. Hosts are
 // tried one by one, and so are methods unless there are many. It may be too high and is never too
-// low but for a path of several variants, which may meet rules of several routes: a set that passes has no other request
-// with more limits than a store takes, and a store refuses that one.
+// low but for a path of several variants, which may meet rules of several routes: a set that passes has no other
+// request with more limits than a store takes, and a store refuses that one.
 type limitCounter struct {
 	method string // a rule's; "" is whatever method each rule asks for
 	memo   map[*node]route

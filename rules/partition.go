@@ -34,8 +34,8 @@ func inPartition(tag, key string) string {
 	return tag + key
 }
 
-// cutPartition takes the tag of a partition off a client, in which the value may stand as it is or hashed. Only one that
-// is counted by address instead has none.
+// cutPartition takes the tag of a partition off a client, in which the value may stand as it is or hashed. Only one
+// that is counted by address instead has none.
 func (r *Rule) cutPartition(client string) (tag, rest string, err error) {
 	if r.PartitionBy == "" || r.Missing == MissingIP && strings.HasPrefix(client, fallbackPrefix) {
 		return "", client, nil
