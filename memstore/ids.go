@@ -85,8 +85,8 @@ func (s *Store) put(ids *idShard, old, h *hold, now stint.Instant) {
 	s.idsFull(ids, h.holder, now)
 }
 
-// forget takes out of a generation what is forgotten, when there are twice as many as it left the last time. So few holds
-// that are long, as those of a queue may be, don't have the others remembered as long.
+// forget takes out of a generation what is forgotten, when there are twice as many as it left the last time. So a few
+// holds that are long, as those of a queue may be, don't have the others remembered as long.
 func (s *Store) forget(i *ids, now stint.Instant) {
 	const fewest, pause = 16, time.Minute // a generation of short holds alone is over soon
 	if len(i.holds) < 2*i.left+fewest || now < i.looked.Add(pause) {
