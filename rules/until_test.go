@@ -69,8 +69,10 @@ func TestClaimsOfOverrides(t *testing.T) {
 	set := must.Get(rules.Compile([]rules.Rule{{
 		ID: "a", Scope: []string{rules.PerIP}, Limits: named("own"), Overrides: []rules.Override{
 			{Key: "192.0.2.1", Limits: named("client"), Until: ends},
-			{Key: "192.0.2.0/24", Limits: named("24")}, {Key: "192.0.0.0/8", Limits: named("8")},
-			{Key: "2001:db8::/64", Limits: named("64")}, {Key: "2001:db8::/32", Limits: named("32")},
+			{Key: "192.0.2.0/24", Limits: named("24")},
+			{Key: "192.0.0.0/8", Limits: named("8")},
+			{Key: "2001:db8::/64", Limits: named("64")},
+			{Key: "2001:db8::/32", Limits: named("32")},
 		},
 	}}, rules.Options{}))(t)
 	for client, want := range map[string][]string{

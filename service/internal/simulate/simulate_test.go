@@ -77,8 +77,8 @@ func TestClientsOfSeveralPolicies(t *testing.T) {
 		limits           int
 	}{"costs": {costs, 4, 4, 2}, "blocks": {blocks, 2, 6, 1}} {
 		s := simulation(t, nil, test.rule)
-		for i, after := range []time.Duration{0, 1, 2, 1001, 2001, 2002, 3001} {
-			ev := event(at2026.Add(after*time.Millisecond), "a")
+		for i, after := range []int{0, 1, 2, 1001, 2001, 2002, 3001} {
+			ev := event(at2026.Add(time.Duration(after)*time.Millisecond), "a")
 			ev.Request.Attributes = map[string]string{simulate.CostAttribute: "5"}
 			ev.Line = int64(i)
 			must.Do(t, s.Add(ev))

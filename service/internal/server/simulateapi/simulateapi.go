@@ -350,7 +350,8 @@ func (s *Simulator) traffic(
 			name, text string
 			into       *time.Duration
 		}{
-			{"length", p.Length, &pattern.Length}, {"hold", cmp.Or(p.Hold, "0s"), &pattern.Hold},
+			{"length", p.Length, &pattern.Length},
+			{"hold", cmp.Or(p.Hold, "0s"), &pattern.Hold},
 			{"window", cmp.Or(p.Window, "0s"), &pattern.Window},
 		} {
 			var err error
