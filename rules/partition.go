@@ -3,7 +3,6 @@ package rules
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"regexp"
 	"strings"
 
 	"github.com/stint-go/stint"
@@ -22,9 +21,6 @@ func partitionTag(value string) string {
 	}
 	return "{" + value + "}"
 }
-
-// partitionHash is the tag of a value that is hashed.
-var partitionHash = regexp.MustCompile(`^\{\\[0-9a-f]{32}\}$`)
 
 // inPartition is a client's key behind the tag of its partition.
 func inPartition(tag, key string) string {
@@ -45,8 +41,9 @@ func (r *Rule) cutPartition(client string) (tag, rest string, err error) {
 		return "", "", stint.Invalid("key", r.shownKey(client),
 			"a client behind the value of "+r.PartitionBy+" in braces, as in {VALUE}CLIENT")
 	}
-	if tag = value + "}"; !partitionHash.MatchString(tag) {
-		tag = partitionTag(value[1:])
+	hash, isHash := strings.CutPrefix(value[1:], `\`)
+	if isHash && len(hash) == maxPartition/2 && strings.Trim(hash, "0123456789abcdef") == "" {
+		return value + "}", rest, nil
 	}
-	return tag, rest, nil
+	return partitionTag(value[1:]), rest, nil
 }

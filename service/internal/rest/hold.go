@@ -165,6 +165,7 @@ func (s *Service) reserveByRules(
 	s.observeVerdict(r.Context(), requestID(w), e, start, elapsed)
 	s.describe(w.Header(), e)
 	e.answer()
+	e.response.Vias = e.vias()
 	denied := http.StatusTooManyRequests
 	if v.Unauthenticated() {
 		denied = http.StatusUnauthorized
