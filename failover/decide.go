@@ -176,8 +176,7 @@ func originOf(ctx context.Context, err error) origin {
 		ended = context.DeadlineExceeded
 	}
 	switch {
-	case errors.Is(err, stint.ErrInvalid), errors.Is(err, stint.ErrResolved),
-		errors.Is(err, stint.ErrOtherClaims), errors.Is(err, stint.ErrUnknownReservation):
+	case decide.IsFault(err):
 		return invalidOp
 	case ended != nil && errors.Is(context.Cause(ctx), stint.ErrOverloaded):
 		return overloaded

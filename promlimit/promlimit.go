@@ -29,6 +29,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/notation"
 	"github.com/stint-go/stint/internal/prefix"
 )
@@ -220,7 +221,7 @@ func (m *Metrics) Observe(ctx context.Context, event *stint.Event) {
 		m.Overloaded()
 		m.undecided(limiter, event, false)
 	case event.Err != nil:
-		if ctx.Err() == nil && !isCallers(event.Err) {
+		if ctx.Err() == nil && !decide.IsFault(event.Err) {
 			m.StoreFailed()
 			m.undecided(limiter, event, true)
 		}
@@ -230,12 +231,6 @@ func (m *Metrics) Observe(ctx context.Context, event *stint.Event) {
 		}
 		m.checked(limiter, event.Limit().Algorithm, event.Decision.Allowed, event.Decision.Degraded, event.Elapsed)
 	}
-}
-
-// isCallers reports whether an error is of what was asked, or of the hold that it names: the store was there.
-func isCallers(err error) bool {
-	return errors.Is(err, stint.ErrInvalid) || errors.Is(err, stint.ErrResolved) ||
-		errors.Is(err, stint.ErrOtherClaims) || errors.Is(err, stint.ErrUnknownReservation)
 }
 
 // undecided counts a check that came to no decision.

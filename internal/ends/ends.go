@@ -19,8 +19,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/enforce"
+	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/running"
 )
@@ -69,12 +69,6 @@ type sender struct {
 	giveUp context.CancelFunc
 }
 
-// Final reports whether no repetition mends an error of an end.
-func Final(err error) bool {
-	return errors.Is(err, stint.ErrInvalid) || errors.Is(err, stint.ErrResolved) ||
-		errors.Is(err, stint.ErrOtherClaims) || errors.Is(err, stint.ErrUnknownReservation)
-}
-
 // End ends what a request holds, if it does, by its cost; the client may be gone. An end that fails is sent again. If
 // tellers is not nil, it says who is told an [enforce.EndError] then: now at once, and later if the end is given up,
 // from another goroutine.
@@ -110,7 +104,7 @@ func (q *Queue) End(ctx context.Context, cost *running.Cost, tellers func() (now
 func (q *Queue) Add(err error, end End) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if Final(err) || !time.Now().Before(end.Until) || len(q.waiting)+q.sending >= Most {
+	if decide.IsFault(err) || !time.Now().Before(end.Until) || len(q.waiting)+q.sending >= Most {
 		q.lost++
 		return false
 	}
@@ -212,7 +206,7 @@ func (q *Queue) round(ctx context.Context) (arrived, more bool) {
 		switch {
 		case e.err == nil:
 			arrived = true
-		case Final(e.err), ctx.Err() != nil, !time.Now().Before(e.Until):
+		case decide.IsFault(e.err), ctx.Err() != nil, !time.Now().Before(e.Until):
 			lost = append(lost, e)
 		default:
 			q.waiting = append(q.waiting, e)
