@@ -14,6 +14,7 @@ import (
 	"github.com/stint-go/stint/clientip"
 	"github.com/stint-go/stint/enforce"
 	"github.com/stint-go/stint/internal/adapt"
+	"github.com/stint-go/stint/internal/answered"
 	"github.com/stint-go/stint/internal/ends"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/running"
@@ -60,8 +61,8 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 		default:
 			defer m.end(r, cost)
 			if admitted && cost.Counts() {
-				answer := &answerWriter{ResponseWriter: w}
-				cost.Answer(r.Context(), func() { next.ServeHTTP(answer, held) }, func() int { return answer.begun })
+				answer := &answered.Writer{ResponseWriter: w}
+				cost.Answer(r.Context(), func() { next.ServeHTTP(answer, held) }, func() int { return answer.Begun })
 			} else if admitted {
 				next.ServeHTTP(w, held)
 			}

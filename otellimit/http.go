@@ -1,15 +1,15 @@
 package otellimit
 
 import (
-	"bufio"
 	"cmp"
-	"net"
 	"net/http"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/stint-go/stint/internal/answered"
 )
 
 // Handler makes a server's span of each request, named by its method, within the trace that the
@@ -26,9 +26,9 @@ func Handler(next http.Handler, provider trace.TracerProvider, propagator propag
 			next.ServeHTTP(w, r)
 			return
 		}
-		answer := &answer{ResponseWriter: w}
+		answer := &answered.Writer{ResponseWriter: w}
 		next.ServeHTTP(answer, r.WithContext(ctx))
-		status := cmp.Or(answer.status, http.StatusOK)
+		status := cmp.Or(answer.Begun, http.StatusOK) // of one that the handler does not begin, too
 		span.SetAttributes(attribute.String("http.request.method", r.Method), attribute.String("url.path", r.URL.Path),
 			attribute.Int("http.response.status_code", status))
 		if status >= http.StatusInternalServerError {
@@ -36,40 +36,6 @@ func Handler(next http.Handler, provider trace.TracerProvider, propagator propag
 		}
 	})
 }
-
-// answer remembers the status of a response; 0 of a handler that writes without WriteHeader, which has 200.
-type answer struct {
-	http.ResponseWriter
-	status int
-}
-
-// WriteHeader implements [http.ResponseWriter]. The first status counts, but an informational one, if it is no upgrade.
-func (a *answer) WriteHeader(status int) {
-	if a.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) {
-		a.status = status
-	}
-	a.ResponseWriter.WriteHeader(status)
-}
-
-// Write implements [http.ResponseWriter].
-func (a *answer) Write(data []byte) (int, error) {
-	a.status = cmp.Or(a.status, http.StatusOK)
-	return a.ResponseWriter.Write(data)
-}
-
-// Flush implements [http.Flusher].
-func (a *answer) Flush() {
-	a.status = cmp.Or(a.status, http.StatusOK)
-	_ = http.NewResponseController(a.ResponseWriter).Flush()
-}
-
-// Hijack implements [http.Hijacker].
-func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	return http.NewResponseController(a.ResponseWriter).Hijack()
-}
-
-// Unwrap lets http.ResponseController find the response below.
-func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // Transport sends with each request the trace of its context, so that the server's spans belong to
 // it. The request is cloned first, as a RoundTripper must not change what it is given.
