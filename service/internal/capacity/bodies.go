@@ -239,7 +239,7 @@ func (b *Bodies) Read(
 	case errors.As(err, new(*http.MaxBytesError)):
 		return Body{}, problem.TooLarge(most)
 	default:
-		return Body{}, problem.BadRequest("the body ended early, or took longer than http.body_timeout")
+		return Body{}, problem.EndedEarly()
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/bounds"
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/document/rulefile"
 )
@@ -101,7 +102,7 @@ const (
 var tokenNames = fmt.Sprintf("names of up to %d printable ASCII characters", MaxTokenName)
 
 func isTokenName(name string) bool {
-	return len(name) <= MaxTokenName && !strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' })
+	return len(name) <= MaxTokenName && bounds.Printable(name)
 }
 
 // validateAdminTokens reports everything that is wrong with tokens, without showing them.

@@ -95,6 +95,11 @@ func TooLarge(most int64) *Error {
 	return New(http.StatusRequestEntityTooLarge, "the body is longer than %d bytes; allowed: up to %d bytes", most, most)
 }
 
+// EndedEarly is that of a body that did not come whole.
+func EndedEarly() *Error {
+	return BadRequest("the body ended early, or took longer than http.body_timeout")
+}
+
 // Short is a text of a request as a detail or a line of the log repeats it: 128 bytes of it at
 // most.
 func Short(text string) string {

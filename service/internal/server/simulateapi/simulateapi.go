@@ -243,7 +243,7 @@ func readPart(part io.Reader, most int64) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(part, most+1))
 	switch {
 	case err != nil:
-		return nil, problem.BadRequest("the body ended early, or took longer than http.body_timeout")
+		return nil, problem.EndedEarly()
 	case int64(len(text)) > most:
 		return nil, problem.TooLarge(most)
 	}
