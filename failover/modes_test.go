@@ -92,9 +92,7 @@ func TestOpen(t *testing.T) {
 	})
 }
 
-// A store that says that this process is overloaded is not unreachable, and no mode admits, unless
-// AdmitOnOverload says so.
-// What it says of limits on denials does not depend on whether each limit is asked for.
+// What the mode open says of limits on denials does not depend on whether each limit is asked for.
 func TestOpenOfDenials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil)
@@ -114,6 +112,8 @@ func TestOpenOfDenials(t *testing.T) {
 	})
 }
 
+// A store that says that this process is overloaded is not unreachable, and no mode admits, unless
+// AdmitOnOverload says so.
 func TestOverload(t *testing.T) {
 	busy := fmt.Errorf("%w: a full queue", stint.ErrOverloaded)
 	for _, mode := range []failover.Mode{failover.Open, failover.Closed, failover.Local} {

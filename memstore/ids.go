@@ -186,6 +186,7 @@ func (s *Store) purgeEnds(i *ids, of *holder, now stint.Instant) {
 		}
 	}
 	live.live, live.purged = len(live.holds), now
+	live.left, live.looked = i.left, i.looked
 	s.addIDBytes(live.bytes - i.bytes)
 	i.discount()
 	*i = live

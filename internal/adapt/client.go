@@ -40,9 +40,11 @@ func (c *Client) Faults(f Functions) (faults []error) {
 	if c.Rules != nil && c.Limiter != nil {
 		faults = append(faults, stint.Invalid("Rules", "set", "nil beside a limiter of plain limits"))
 	}
-	if c.Limiter != nil && c.Limiter.Policy() == nil {
+	switch {
+	case c.Limiter == nil:
+	case c.Limiter.Policy() == nil:
 		faults = append(faults, errZero)
-	} else if c.Limiter != nil && c.Limiter.Policy().NeedsReserve() {
+	case c.Limiter.Policy().NeedsReserve():
 		faults = append(faults, stint.Invalid("Limiter", "one with a concurrency limit", "limits that are not of "+
 			"concurrency, as a call holds nothing"))
 	}
