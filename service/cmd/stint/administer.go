@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/service/internal/adminapi"
 )
 
@@ -186,7 +187,7 @@ func revisionsCommand(p process) *cobra.Command {
 				return misused("--rule or --limit is given with a number; allowed: in the list of revisions only")
 			}
 			var answer adminapi.RuleRevisionDiff
-			body, _, err := a.do(call{path: "/api/v1/rule-revisions/" + segment(args[0])}, &answer)
+			body, _, err := a.do(call{path: "/api/v1/rule-revisions/" + apipath.Segment(args[0])}, &answer)
 			if err != nil {
 				return err
 			}
@@ -257,7 +258,7 @@ func rollbackCommand(p process) *cobra.Command {
 	command, a := administerCommand(p, "rules rollback", &f)
 	command.Args = func(_ *cobra.Command, args []string) error { return oneRevision(args) }
 	command.RunE = func(_ *cobra.Command, args []string) error {
-		path := "/api/v1/rule-revisions/" + segment(args[0]) + "/rollback"
+		path := "/api/v1/rule-revisions/" + apipath.Segment(args[0]) + "/rollback"
 		query := url.Values{}
 		for name, text := range map[string]string{"comment": f.Comment, "rule": f.Rule} {
 			if command.Flags().Changed(name) {
@@ -286,7 +287,7 @@ func resetAllCommand(p process) *cobra.Command {
 		}
 		path, what := "/api/v1/reset", "everything"
 		if f.Rule != "" {
-			path, what = "/api/v1/rules/"+segment(f.Rule)+"/reset", "rule "+f.Rule
+			path, what = "/api/v1/rules/"+apipath.Segment(f.Rule)+"/reset", "rule "+f.Rule
 		}
 		return ask(a, call{method: http.MethodPost, path: path, document: []byte(`{"all": true}`)},
 			func(answer *adminapi.RuleReset) [][]string {

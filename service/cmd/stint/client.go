@@ -194,15 +194,6 @@ func ask[A any](a *apiCommand, c call, rows func(answer *A) [][]string) error {
 	return a.show(body, rows(&answer)...)
 }
 
-// segment is a text as one segment of a path. One of dots would lead to another path, as that of a rule in the place of
-// an override of the client ".." does.
-func segment(text string) string {
-	if text == "." || text == ".." {
-		return strings.ReplaceAll(text, ".", "%2E")
-	}
-	return url.PathEscape(text)
-}
-
 // queryOf has the parameters that are not "".
 func queryOf(texts map[string]string) url.Values {
 	query := url.Values{}

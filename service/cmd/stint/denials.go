@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stint-go/stint"
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/spell"
 	"github.com/stint-go/stint/service/internal/activity"
 )
@@ -165,7 +166,7 @@ func patchRuleCommand(p process) *cobra.Command {
 	}
 	command.RunE = func(_ *cobra.Command, args []string) error {
 		return ask(a, call{
-			method: http.MethodPatch, path: "/api/v1/rules/" + segment(args[0]),
+			method: http.MethodPatch, path: "/api/v1/rules/" + apipath.Segment(args[0]),
 			query: queryOf(map[string]string{"comment": f.Comment}), document: []byte(args[1]),
 		}, func(rule *ruleRow) [][]string {
 			return [][]string{{rule.ID + ": " + rule.state(), rule.matches(), rule.allows()}}

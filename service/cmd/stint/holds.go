@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/service/internal/adminapi"
 )
 
@@ -42,7 +43,7 @@ func dropHold(a *apiCommand, id, client string, key bool) error {
 		of = "key"
 	}
 	query := url.Values{of: {client}}
-	return ask(a, call{method: http.MethodDelete, path: "/api/v1/holds/" + segment(id), query: query},
+	return ask(a, call{method: http.MethodDelete, path: "/api/v1/holds/" + apipath.Segment(id), query: query},
 		func(answer *adminapi.DroppedHold) [][]string {
 			return [][]string{{"ended", id, "of " + strings.Join(append(answer.Rules, answer.Policies...), ", ")}}
 		})
@@ -52,7 +53,7 @@ func dropHold(a *apiCommand, id, client string, key bool) error {
 // are shown by their algorithm.
 func listHolds(a *apiCommand, client string) error {
 	var answer adminapi.ClientExplanation
-	body, _, err := a.do(call{path: "/api/v1/clients/" + segment(client)}, &answer)
+	body, _, err := a.do(call{path: "/api/v1/clients/" + apipath.Segment(client)}, &answer)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/rules"
@@ -42,11 +43,11 @@ func overrideCommand(p process) *cobra.Command {
 				return misused(`--%s is ""; allowed: a duration with --for or a time with --until, or neither for ever`, name)
 			}
 		}
-		path := "/api/v1/rules/" + segment(args[0]) + "/overrides"
+		path := "/api/v1/rules/" + apipath.Segment(args[0]) + "/overrides"
 		if len(args) == 1 {
 			return f.list(a, path)
 		}
-		return f.change(a, path+"/"+segment(args[1]), args[1])
+		return f.change(a, path+"/"+apipath.Segment(args[1]), args[1])
 	}
 	return command
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/service/internal/activity"
 	"github.com/stint-go/stint/service/internal/board"
@@ -252,7 +253,7 @@ func (w *watcher) readKeys(ctx context.Context) {
 // answers an error as text, which the board shows in its place.
 func (w *watcher) explain(rule string) string {
 	var r ruleRow
-	if _, _, err := w.do(call{path: "/api/v1/rules/" + segment(rule)}, &r); err != nil {
+	if _, _, err := w.do(call{path: "/api/v1/rules/" + apipath.Segment(rule)}, &r); err != nil {
 		return err.Error()
 	}
 	return fmt.Sprintf(

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
-	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -14,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/document"
 	"github.com/stint-go/stint/internal/document/rulefile"
 	"github.com/stint-go/stint/rules"
@@ -165,9 +165,9 @@ func (c *call) stored(rule *rules.Rule, created bool) error {
 		problem.AnswerJSON(c.w, c.r, http.StatusOK, text)
 		return nil
 	}
-	location := adminapi.PathRules + "/" + url.PathEscape(rule.ID)
+	location := adminapi.PathRules + "/" + apipath.Segment(rule.ID)
 	if c.client != "" {
-		location += "/overrides/" + url.PathEscape(c.client)
+		location += "/overrides/" + apipath.Segment(c.client)
 	}
 	c.w.Header().Set("Location", location)
 	problem.AnswerJSON(c.w, c.r, http.StatusCreated, text)
