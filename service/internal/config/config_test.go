@@ -430,6 +430,16 @@ func TestMetricLabels(t *testing.T) {
 	}
 }
 
+// What a file that is read again has changed is told: labels, too, which no flag sets.
+func TestDiffering(t *testing.T) {
+	before, after := config.Default(), config.Default()
+	after.Metrics.Labels, after.Instances = map[string]string{"region": "eu"}, 3
+	after.Policies = map[string][]stint.Limit{"a": nil}
+	if got, want := config.Differing(before, after), []string{"instances", "metrics.labels"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 func TestAdminTokensHaveRoles(t *testing.T) {
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	load := func(text string) (config.Config, string) {

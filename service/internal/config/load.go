@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -86,6 +87,9 @@ func Differing(a, b Config) (names []string) {
 		if !s.Same(as[i].Setting) {
 			names = append(names, s.Name)
 		}
+	}
+	if !maps.Equal(a.Metrics.Labels, b.Metrics.Labels) { // which no flag sets
+		names = append(names, "metrics.labels")
 	}
 	return names
 }
