@@ -26,6 +26,7 @@ import (
 	"github.com/stint-go/stint/internal/apipath"
 	"github.com/stint-go/stint/internal/clip"
 	"github.com/stint-go/stint/internal/prefix"
+	"github.com/stint-go/stint/internal/spell"
 )
 
 // An Error is an error with its status.
@@ -118,9 +119,16 @@ var ClientGone = New(http.StatusServiceUnavailable, "the client has gone")
 // unknown error stays inside, as the cause: it may name what is no caller's business.
 func Of(err error) *Error {
 	var known *Error
+	var invalid *stint.InvalidError
 	switch {
 	case errors.As(err, &known):
 		return known
+	case errors.As(err, &invalid):
+		detail, named := strings.CutPrefix(prefix.Trim(err.Error()), invalid.Param)
+		if named {
+			detail = spell.Document(invalid.Param) + detail
+		}
+		return &Error{Status: http.StatusBadRequest, Detail: detail}
 	case errors.Is(err, stint.ErrInvalid):
 		return &Error{Status: http.StatusBadRequest, Detail: prefix.Trim(err.Error())}
 	case errors.Is(err, stint.ErrOverloaded):
