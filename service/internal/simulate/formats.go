@@ -81,7 +81,7 @@ func (r *Reader) compile(format string, known bool) (func() parser, error) {
 		field, alternatives, named := strings.Cut(part, "=")
 		switch there := slices.ContainsFunc(r.known, func(of []string) bool { return of[0] == field }); {
 		case part == "":
-		case named && there:
+		case named && there && !strings.Contains("|"+alternatives+"|", "||"):
 			given[field] = strings.Split(alternatives, "|")
 		case named || kind == "json":
 			return nil, stint.Invalid("format", format, "FIELD=NAME,... with fields such as time, client, user, path, host")
