@@ -38,7 +38,7 @@ type naiveNormalisation struct {
 	late       string // those that do once dots are resolved
 	dots       string // which are resolved: none, plain or all
 	runs       string // empty segments: merged, kept, or late: once dots are resolved
-	authority  string // what begins one, which is left out: nothing, two slashes, or more
+	authority  string // what begins one, which is left out: nothing, two slashes, or more; rfc: two, and / alone ends it
 	params     string // whose are cut: none, all or last
 	cut        string // when they are: raw, decoded or late
 }
@@ -50,8 +50,8 @@ var naiveNormalisations = sync.OnceValue(func() (list []naiveNormalisation) {
 			for _, backslashes := range []string{` \ %5c`, ` \`, ""} {
 				for _, dots := range []string{"all", "none", "plain"} {
 					for _, runs := range []string{"merged", "kept", "late"} {
-						for _, authority := range []string{"none", "two", "more"} {
-							if authority == "none" || !hash && (authority == "two" || backslashes != "") {
+						for _, authority := range []string{"none", "two", "more", "rfc"} {
+							if authority == "none" || !hash && (authority != "more" || backslashes != "") {
 								as := naiveNormalisation{hash, separators[0] + backslashes, separators[1], dots, runs, authority, "none", ""}
 								list = append(list, naiveParams(as)...)
 							}
@@ -139,6 +139,12 @@ func naiveSegments(path string, as naiveNormalisation) (segments []string, autho
 	path, _, _ = strings.Cut(path, "?")
 	if !as.hash {
 		path, _, _ = strings.Cut(path, "#")
+	}
+	if behind, named := strings.CutPrefix(path, "//"); named && as.authority == "rfc" {
+		authority, rest, _ := strings.Cut(behind, "/")
+		as.authority = "none"
+		segments, _ = naiveSegments("/"+rest, as)
+		return segments, naiveDecode(authority)
 	}
 	unrooted := strings.TrimPrefix(path, "/")
 	whole := naiveSplit(unrooted, as.separators)

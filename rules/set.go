@@ -26,7 +26,7 @@
 // A request's path has one canonical form, see docs/matching.md: every spelling of a path has the rules
 // of that form. Programs differ in what they do with dots, encoded slashes, backslashes,
 // runs of slashes (which may begin an authority), parameters (;) and #. So a path with any of these has several
-// variants, 252 at most and 1,524 with parameters, and a rule holds if its
+// variants, 308 at most and 1,864 with parameters, and a rule holds if its
 // pattern matches any of them: whichever variant a program uses, all rules of the route that it
 // finds hold. A parameter's value comes from the first variant that matches, the canonical one
 // first. Such a path may have 8 KiB, and 512 bytes that separate segments: half as many if it may begin with an

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,6 +19,27 @@ func pages(t *testing.T) map[string]string {
 	t.Helper()
 	return read(t, "*.md", "docs/*.md", "docs/ko/*.md", "docs/migrate/*.md", "docs/reference/*.md",
 		"docs/internals/*.md", "docs/adr/*.md", "bench/*.md", "examples/README.md", "examples/*/README.md")
+}
+
+// Files of code that pages name are there.
+func TestNamedFiles(t *testing.T) {
+	var files []string
+	must.Do(t, filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		files = append(files, filepath.ToSlash(path))
+		return err
+	}))
+	names, found := regexp.MustCompile("`([a-z_/]+\\.(?:go|lua))`"), 0
+	for page, text := range pages(t) {
+		for _, name := range names.FindAllStringSubmatch(text, -1) {
+			found++
+			if !slices.ContainsFunc(files, func(file string) bool { return strings.HasSuffix("/"+file, "/"+name[1]) }) {
+				t.Errorf("%s names %s, which is not there", page, name[1])
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("%d names were found", found)
+	}
 }
 
 // plain is Go code without the space around lines, without directives and the package of a program, without what examples and tests do about
