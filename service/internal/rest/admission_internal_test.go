@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -9,7 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/clientip"
@@ -21,6 +27,8 @@ import (
 	"github.com/stint-go/stint/service/internal/capacity"
 	"github.com/stint-go/stint/service/internal/config"
 	"github.com/stint-go/stint/service/internal/follow"
+	"github.com/stint-go/stint/service/internal/server/rls/domains"
+	"github.com/stint-go/stint/storetest"
 )
 
 // newOne makes a service on a store of its own.
@@ -106,6 +114,54 @@ func TestOverloadIsAnswered(t *testing.T) {
 			if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), `"type":"`+apipath.ProblemReducedCapacity+`"`) {
 				t.Errorf("%s %s: %d %v %s", r.Method, r.URL, w.Code, w.Header(), w.Body)
 			}
+		}
+	})
+}
+
+// A request of the rate limit service for which there is no time is refused, by the service or by the store, and counted
+// once. Where overload admits, the mode decides; what looks is refused all the same.
+func TestOverloadOfEnvoy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, admits := range []config.Overload{config.Reject, config.Admit} {
+			faulty := storetest.NewFaulty(memstore.New(memstore.Config{}))
+			store := must.Get(failover.New(faulty, failover.Config{AdmitOnOverload: admits == config.Admit}))(t)
+			s := newOne(t, func(c *Config) {
+				c.HTTP.MaxOperations, c.OnOverload, c.API.Open, c.Store, c.GRPCListen = 1, admits, true, store, "127.0.0.1:0"
+			})
+			list, _, err := domains.Parse("d.yaml", []byte("domain: d\ndescriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: 5}}]\n"))
+			must.Do(t, errors.Join(err, s.rateLimit.Swap([]*domains.Domain{list})))
+			ask := func(hits uint64) codes.Code {
+				_, err := s.rateLimit.ShouldRateLimit(t.Context(), &pb.RateLimitRequest{Domain: "d", Descriptors: []*common.RateLimitDescriptor{
+					{Entries: []*common.RateLimitDescriptor_Entry{{Key: "k"}}, HitsAddend: wrapperspb.UInt64(hits)},
+				}})
+				return status.Code(err)
+			}
+			want := codes.ResourceExhausted
+			if admits == config.Admit {
+				want = codes.OK
+			}
+			active := must.Get(s.admission.Enter(t.Context(), 1, func() string { return "somebody" }))(t)
+			if take, look := ask(1), ask(0); take != want || look != codes.ResourceExhausted {
+				t.Errorf("%v, no turn: %v, and %v of a look", admits, take, look)
+			}
+			active.Leave()
+			faulty.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: stint.ErrOverloaded} })
+			if take, look := ask(1), ask(0); take != want || look != codes.ResourceExhausted {
+				t.Errorf("%v, an overloaded store: %v, and %v of a look", admits, take, look)
+			}
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/json",
+				strings.NewReader(`{"domain":"d","descriptors":[{"entries":[{"key":"k"}],"hitsAddend":"0"}]}`)))
+			if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "1" || !strings.Contains(w.Body.String(), apipath.ProblemReducedCapacity) {
+				t.Errorf("%v, as JSON: %d %v %s", admits, w.Code, w.Header(), w.Body)
+			}
+			for _, family := range must.Get(s.parts.Gatherer.Gather())(t) {
+				want := map[config.Overload]float64{config.Reject: 5, config.Admit: 4}[admits]
+				if got := family.GetMetric()[0].GetCounter().GetValue(); family.GetName() == "rate_limiter_overloaded_total" && got != want {
+					t.Errorf("%v: %v requests are counted, want %v", admits, got, want)
+				}
+			}
+			store.Close()
 		}
 	})
 }

@@ -32,7 +32,8 @@ func (s *Service) addRateLimit(registerer prometheus.Registerer) error {
 		Accounting: domains.Accounting(c.Accounting), MergeDomains: c.Merge, Shadow: c.Shadow, Quota: c.Quota,
 		KeepDenied: c.KeepDenied, Metadata: c.Metadata, NearRatio: float32(c.NearRatio) / 100,
 		Headers: rls.Headers(c.Headers),
-		Store:   s.config.Store, Logger: s.config.Logger, Observe: s.observe, Enter: s.EnterRPC,
+		Store:   s.config.Store, Logger: s.config.Logger, Observe: s.observe, Enter: s.enterRateLimit,
+		Overloaded: func(err error) { s.noteOverload(listen.GRPC, err) },
 	})
 	if err != nil {
 		return err
@@ -44,22 +45,33 @@ func (s *Service) addRateLimit(registerer prometheus.Registerer) error {
 // RateLimit is Envoy's rate limit service, which is given its domains; nil without a gRPC listener.
 func (s *Service) RateLimit() *rls.Service { return s.rateLimit }
 
-// EnterRPC waits until the work of a request may begin. A peer is an Envoy, with all of its
-// clients: fairness is between proxies.
+// EnterRPC waits until the work of a request may begin, which is none of the rate limit service. A peer is an Envoy,
+// with all of its clients: fairness is between proxies.
 func (s *Service) EnterRPC(ctx context.Context, cost int64) (leave func(), err error) {
+	work, err := s.admission.Enter(ctx, cost, s.peer(ctx))
+	return work.Leave, err
+}
+
+// enterRateLimit is EnterRPC of the rate limit service, whose context says by what requests are decided (enterFor).
+func (s *Service) enterRateLimit(ctx context.Context, cost int64) (context.Context, func(), error) {
 	if ctx.Value(enteredKey{}) != nil {
-		return func() {}, nil
+		return ctx, func() {}, nil
 	}
-	work, err := s.admission.Enter(ctx, cost, func() string {
+	entered, work, err := s.enterFor(ctx, cost, listen.GRPC, s.peer(ctx))
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err() // gRPC has codes of its own for it
+	}
+	return entered, work.Leave, err
+}
+
+// peer names the peer of a call of gRPC.
+func (s *Service) peer(ctx context.Context) func() string {
+	return func() string {
 		if p, ok := rpcpeer.FromContext(ctx); ok {
 			return s.clients.Key(p.Addr.String(), nil)
 		}
 		return ""
-	})
-	if err != nil {
-		return nil, err
 	}
-	return work.Leave, nil
 }
 
 // rateLimitEndpoints are those of the rate limit service over HTTP, as the reference service has
@@ -89,7 +101,7 @@ func (s *Service) rateLimitJSON(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer text.Release()
 	// What is parsed takes up to 50 times as much memory as its text, so that there is one turn for both, the parsing
-	// and the decision.
+	// and the decision, also where overload admits.
 	work, err := s.admission.Enter(r.Context(), capacity.CostOf(1, jsonText*len(text.Text)),
 		func() string { return s.clients.Key(r.RemoteAddr, r.Header) })
 	switch {
@@ -105,7 +117,10 @@ func (s *Service) rateLimitJSON(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	response, err := s.rateLimit.ShouldRateLimit(context.WithValue(r.Context(), enteredKey{}, true), request)
-	if err != nil {
+	switch {
+	case status.Code(err) == codes.ResourceExhausted:
+		return notedOverload{stint.ErrOverloaded}
+	case err != nil:
 		return problem.New(httpStatus(status.Code(err)), "%s", status.Convert(err).Message())
 	}
 	body, err := protojson.Marshal(response)

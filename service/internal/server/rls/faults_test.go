@@ -217,13 +217,13 @@ func TestOverloaded(t *testing.T) {
 	var full error
 	var costs []int64
 	inside := 0
-	s, faulty, _ := breaking(t, rls.Config{Enter: func(_ context.Context, cost int64) (func(), error) {
+	s, faulty, _ := breaking(t, rls.Config{Enter: func(ctx context.Context, cost int64) (context.Context, func(), error) {
 		costs = append(costs, cost)
 		if full != nil {
-			return nil, full
+			return ctx, nil, full
 		}
 		inside++
-		return func() { inside-- }, nil
+		return ctx, func() { inside-- }, nil
 	}})
 	request := &pb.RateLimitRequest{Domain: "d", Descriptors: of(entries("a=1"), entries("a=2"))}
 	full = fmt.Errorf("%w: too many wait", stint.ErrOverloaded)
@@ -265,9 +265,9 @@ func TestStorePanics(t *testing.T) {
 // A limit that a request brings is more work than one that is configured: nothing of it is prepared.
 func TestOverridesCostMore(t *testing.T) {
 	var costs []int64
-	s, _, _ := breaking(t, rls.Config{Enter: func(_ context.Context, cost int64) (func(), error) {
+	s, _, _ := breaking(t, rls.Config{Enter: func(ctx context.Context, cost int64) (context.Context, func(), error) {
 		costs = append(costs, cost)
-		return func() {}, nil
+		return ctx, func() {}, nil
 	}})
 	brought := limited("a=1", 1, typed.RateLimitUnit_DAY)
 	ask(t, s, entries("a=1"), entries("a=2"))

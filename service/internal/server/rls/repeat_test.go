@@ -56,11 +56,11 @@ func TestServiceRepeatsCommits(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := storetest.NewFaulty(memstore.New(memstore.Config{}))
 				var busy atomic.Bool
-				enter := func(context.Context, int64) (func(), error) {
+				enter := func(ctx context.Context, _ int64) (context.Context, func(), error) {
 					if busy.Load() {
-						return nil, stint.ErrOverloaded
+						return ctx, nil, stint.ErrOverloaded
 					}
-					return func() {}, nil
+					return ctx, func() {}, nil
 				}
 				s := newService(t, rls.Config{Store: store, Enter: enter}, holding)
 				if c.before != nil {

@@ -68,9 +68,11 @@ type Config struct {
 	// Observe is told of every request that a limit decided, and of each limit in shadow, which with Shadow all are.
 	// Default: nil, nobody. It is called by the goroutine that answers.
 	Observe stint.Observer
-	// Enter waits until the work of a request may begin, and returns what ends it. An error that wraps
-	// stint.ErrOverloaded refuses the request. Default: nil, at once.
-	Enter func(ctx context.Context, cost int64) (leave func(), err error)
+	// Enter waits until the work of a request may begin, and returns the context by which it is decided and what ends it.
+	// An error that wraps stint.ErrOverloaded refuses the request. Default: nil, at once.
+	Enter func(ctx context.Context, cost int64) (_ context.Context, leave func(), err error)
+	// Overloaded is told of each request that is refused as this process is too busy. Default: nil, nobody.
+	Overloaded func(error)
 	// Logger is told of requests that are no good, a line in a second, and of configurations. Default:
 	// nil, no log.
 	Logger *slog.Logger
@@ -230,7 +232,7 @@ func (s *Service) should(
 		return nil, err
 	}
 	if s.config.Enter != nil {
-		leave, err := s.config.Enter(ctx, costOf(r))
+		entered, leave, err := s.config.Enter(ctx, costOf(r))
 		if err != nil {
 			if d.service, d.request = s, r; commits(r) && d.match(t) == nil {
 				d.addParts()
@@ -239,6 +241,7 @@ func (s *Service) should(
 			return nil, err
 		}
 		defer leave()
+		ctx = entered
 	}
 	d.service, d.request = s, r
 	if err := d.match(t); err != nil {
@@ -302,6 +305,9 @@ func (s *Service) failed(err error) error {
 		}
 	case errors.Is(err, stint.ErrOverloaded):
 		code = codes.ResourceExhausted
+		if s.config.Overloaded != nil {
+			s.config.Overloaded(err)
+		}
 	case errors.Is(err, context.Canceled):
 		code = codes.Canceled
 	case errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, stint.ErrUnavailable):
