@@ -127,6 +127,7 @@ func TestOverloadOfEnvoy(t *testing.T) {
 			store := must.Get(failover.New(faulty, failover.Config{AdmitOnOverload: admits == config.Admit}))(t)
 			s := newOne(t, func(c *Config) {
 				c.HTTP.MaxOperations, c.OnOverload, c.API.Open, c.Store, c.GRPCListen = 1, admits, true, store, "127.0.0.1:0"
+				c.Envoy.KeepDenied, c.Envoy.Accounting = true, "reference"
 			})
 			list, _, err := domains.Parse("d.yaml", []byte("domain: d\ndescriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: 5}}]\n"))
 			must.Do(t, errors.Join(err, s.rateLimit.Swap([]*domains.Domain{list})))

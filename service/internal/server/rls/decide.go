@@ -278,12 +278,17 @@ func (d *decision) exceeded() bool {
 // What the store can't say of a request that is denied already does not change that.
 func (d *decision) decide(ctx context.Context) error {
 	err := d.decideInOrder(ctx)
-	if errors.Is(err, stint.ErrUnavailable) && d.exceeded() {
+	if unanswered(err) && d.exceeded() {
 		d.unqueue()
 		d.dropHold(ctx)
 		return nil
 	}
 	return err
+}
+
+// unanswered reports whether the store could not answer, in an outage or for want of time.
+func unanswered(err error) bool {
+	return errors.Is(err, stint.ErrUnavailable) || errors.Is(err, stint.ErrOverloaded)
 }
 
 func (d *decision) decideInOrder(ctx context.Context) error {
@@ -426,7 +431,7 @@ func (d *decision) lookAhead(ctx context.Context) error {
 		}
 	}
 	err := d.flush(ctx)
-	if errors.Is(err, stint.ErrUnavailable) { // a look has no answer in an outage; what counts may have one
+	if unanswered(err) { // by which a look has no answer; what counts may have one, of a mode
 		d.unqueue()
 		return nil
 	}

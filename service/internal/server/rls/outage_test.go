@@ -53,22 +53,24 @@ func TestOutages(t *testing.T) {
 	}
 }
 
-// What denies a request without the store, or by this process's share, denies it in an outage though nothing can be said
-// of its other limits.
+// What denies a request without the store, or by this process's share, denies it in an outage, and while the store has no
+// time, though nothing can be said of its other limits.
 func TestDeniedInAnOutage(t *testing.T) {
 	for _, test := range []struct {
 		mode    failover.Mode
+		fault   error
 		request []*common.RateLimitDescriptor
 		want    string
 	}{
-		{failover.Open, of(entries("banned=1"), entries("a=1")), "over over:0 ok:0"},
-		{failover.Open, of(entries("a=1"), costing("a=1", -1), entries("banned=1")), "over ok:0 ok:0 over:0"},
-		{failover.Closed, of(entries("banned=1"), entries("a=1"), costing("a=2", 0)), "over over:0 ok:0 ok:0"},
-		{failover.Local, of(costing("b=1", 6), entries("a=1")), "over over:0 ok:0"},
-		{failover.Local, of(entries("banned=1"), entries("a=1,stint_reserve=1")), "over over:0 ok:4"},
+		{failover.Open, stint.ErrUnavailable, of(entries("banned=1"), entries("a=1")), "over over:0 ok:0"},
+		{failover.Open, stint.ErrUnavailable, of(entries("a=1"), costing("a=1", -1), entries("banned=1")), "over ok:0 ok:0 over:0"},
+		{failover.Closed, stint.ErrUnavailable, of(entries("banned=1"), entries("a=1"), costing("a=2", 0)), "over over:0 ok:0 ok:0"},
+		{failover.Local, stint.ErrUnavailable, of(costing("b=1", 6), entries("a=1")), "over over:0 ok:0"},
+		{failover.Local, stint.ErrUnavailable, of(entries("banned=1"), entries("a=1,stint_reserve=1")), "over over:0 ok:4"},
+		{failover.Open, stint.ErrOverloaded, of(entries("banned=1"), entries("a=1")), "over over:0 ok:0"},
 	} {
 		store := storetest.NewFaulty(memstore.New(memstore.Config{Now: still}))
-		store.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: stint.ErrUnavailable} })
+		store.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: test.fault} })
 		guarded := must.Get(failover.New(store, failover.Config{
 			Mode: test.mode, Local: memstore.New(memstore.Config{Now: still}), Instances: func() int { return 1 },
 		}))(t)
@@ -76,7 +78,8 @@ func TestDeniedInAnOutage(t *testing.T) {
 		if got := said(ask(t, s, test.request...)); got != test.want {
 			t.Errorf("%v, %v: %s, want %s", test.mode, test.request, got, test.want)
 		}
-		fails(t, s, &pb.RateLimitRequest{Domain: "d", Descriptors: of(costing("a=1", 0))}, codes.Unavailable, "")
+		code := map[error]codes.Code{stint.ErrUnavailable: codes.Unavailable, stint.ErrOverloaded: codes.ResourceExhausted}[test.fault]
+		fails(t, s, &pb.RateLimitRequest{Domain: "d", Descriptors: of(costing("a=1", 0))}, code, "")
 		guarded.Close()
 	}
 }
