@@ -97,6 +97,33 @@ func TestRefusedWorkIsNotPaidFor(t *testing.T) {
 	})
 }
 
+// Nor does it pay for what it gave up waiting for.
+func TestWorkThatGaveUpIsNotPaidFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := NewAdmission(1000)
+		active := enter(t, a, 1000, "heavy")
+		order := make(chan string, 16)
+		ask := func(client string, cost int64) {
+			if work, err := a.Enter(t.Context(), cost, named(client)); err == nil {
+				order <- client
+				work.Leave()
+			}
+		}
+		for range 10 {
+			go ask("heavy", 1000)
+		}
+		<-time.After(admissionWait / 2)
+		go ask("light", 600)
+		<-time.After(admissionWait * 3 / 4)
+		go ask("heavy", 500)
+		synctest.Wait()
+		active.Leave()
+		if first, second := <-order, <-order; first != "heavy" || second != "light" {
+			t.Errorf("%s goes before %s", first, second)
+		}
+	})
+}
+
 // What does not get its turn in time is refused, and so is the heaviest when too many wait.
 func TestRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
