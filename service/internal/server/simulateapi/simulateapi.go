@@ -14,6 +14,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/netip"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -218,7 +219,10 @@ func (s *Simulator) simulate(ctx context.Context, w http.ResponseWriter, r *http
 // bound would be left out in silence.
 func readSimulation(parts *multipart.Reader) (*simulationRequest, error) {
 	part, err := parts.NextPart()
-	if err != nil || part.FormName() != "request" {
+	switch {
+	case endedEarly(err):
+		return nil, problem.EndedEarly()
+	case err != nil || part.FormName() != "request":
 		return nil, stint.Invalid("the body", "without a part request", "the part request first")
 	}
 	text, err := readPart(part, maxSimulatedRequest)
@@ -236,6 +240,11 @@ func readSimulation(parts *multipart.Reader) (*simulationRequest, error) {
 		)
 	}
 	return request, nil
+}
+
+// endedEarly reports whether the head of a part did not come.
+func endedEarly(err error) bool {
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // readPart reads a part of at most so many bytes.
@@ -362,14 +371,16 @@ func (s *Simulator) traffic(
 		t.source = pattern.Run
 		return t, pattern.Validate()
 	}
-	part, err := parts.NextPart()
-	if errors.Is(err, io.EOF) {
+	switch part, err := parts.NextPart(); {
+	case err == io.EOF: //nolint:errorlint // wrapped, it is that of a body without its end
 		return t, s.replay(t)
-	}
-	if err != nil || part.FormName() != "log" {
+	case endedEarly(err):
+		return nil, cmp.Or(ctx.Err(), error(problem.EndedEarly()))
+	case err != nil || part.FormName() != "log":
 		return nil, stint.Invalid("the body", "with an unknown part", "request and log")
+	default:
+		return t, s.log(ctx, t, request, part)
 	}
-	return t, s.log(ctx, t, request, part)
 }
 
 const logForms = "a whole file of requests: text, gzip, zstd or bzip2"

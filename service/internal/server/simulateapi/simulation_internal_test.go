@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"mime/multipart"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +14,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -119,11 +121,15 @@ func TestSimulateRefuses(t *testing.T) {
 	}
 }
 
-// A body that ends early, in the request or in a log that is kept, is a fault of the request.
+// A body that ends early, in the request, in a log that is kept, or between the two, is a fault of the request.
 func TestBodyOfASimulationEndsEarly(t *testing.T) {
-	for _, body := range []string{"", "{}", "{\"budget\":\"100/1m\",\"suggest\":{\"share\":1}}\r\n--b\r\nContent-Disposition: form-data; name=log\r\n\r\n1"} {
+	const head, request = "--b\r\nContent-Disposition: form-data; name=", "request\r\n\r\n{\"budget\":\"100/1m\",\"suggest\":{\"share\":1}}\r\n"
+	for _, body := range []string{
+		"--b", head, head + "request\r\n\r\n", head + "request\r\n\r\n{}",
+		head + request + "--b", head + request + head, head + request + head + "log\r\n\r\n1",
+	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, Path,
-			strings.NewReader("--b\r\nContent-Disposition: form-data; name=request\r\n\r\n"+body))
+			io.MultiReader(strings.NewReader(body), iotest.ErrReader(io.ErrUnexpectedEOF)))
 		r.Header.Set("Content-Type", "multipart/form-data; boundary=b")
 		if p := problem.Of(newSimulator(t).Serve(httptest.NewRecorder(), r)); p.Status != http.StatusBadRequest || !strings.Contains(p.Detail, "ended early") {
 			t.Errorf("%s: %d %s", body, p.Status, p.Detail)
