@@ -98,6 +98,15 @@ func TestNoWorkIsLeft(t *testing.T) {
 	}
 }
 
+// A transaction of the Redis protocol has the time of a body.
+func TestTimeOfTransactions(t *testing.T) {
+	t.Parallel()
+	s := newOne(t, func(c *Config) { c.HTTP.BodyTimeout = 7 * time.Second })
+	if got := s.RESP(true, nil).BodyTimeout; got != 7*time.Second {
+		t.Errorf("%v, want 7s", got)
+	}
+}
+
 // A request for which there is no time is answered 503 in every mode but one.
 func TestOverloadIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

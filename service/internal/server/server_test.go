@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -199,26 +200,33 @@ func TestDrain(t *testing.T) {
 
 // A request that is in flight when the drain begins is answered with the end of its connection, while others' are kept.
 func TestDrainEndsConnectionsOfRequestsInFlight(t *testing.T) {
-	inside, release := make(chan struct{}), make(chan struct{})
-	r := run(t, func(c *server.Config) { c.Drain.KeepAlive = time.Hour })
-	r.store.enter = func(context.Context) { close(inside); <-release }
-	answered := make(chan bool, 1)
-	request := r.request("GET", r.server.Addr().String(), check+"?key=k")
-	go func() {
-		response, err := r.client.Do(request)
-		answered <- err == nil && response.Close && response.Body.Close() == nil
-	}()
-	<-inside
-	r.stop()
-	f := &fixture{t: t, store: r.store, log: r.log, Handler: r.server.Handler(), router: description(t)}
-	eventually(t, func() bool { return f.get(apipath.Readiness).status == http.StatusServiceUnavailable })
-	close(release)
-	if !<-answered {
-		t.Error("the answer does not end its connection")
-		r.client.CloseIdleConnections()
-	}
-	if err := r.end(); err != nil { // long before the hour is over
-		t.Errorf("Run = %v", err)
+	for _, admin := range []bool{false, true} {
+		inside, release := make(chan struct{}), make(chan struct{})
+		r := run(t, func(c *server.Config) { c.Drain.KeepAlive, c.AdminListen = time.Hour, "127.0.0.1:0" })
+		enter := sync.OnceFunc(func() { close(inside) })
+		r.store.enter = func(context.Context) { enter(); <-release }
+		request := r.request("GET", r.server.Addr().String(), check+"?key=k")
+		if admin {
+			request = r.request("POST", r.server.AdminAddr().String(), "/api/v1/rules/explain", `{"method":"GET","path":"/login"}`)
+			request.Header.Set("Content-Type", "application/json")
+		}
+		answered := make(chan bool, 1)
+		go func() {
+			response, err := r.client.Do(request)
+			answered <- err == nil && response.Close && response.Body.Close() == nil
+		}()
+		<-inside
+		r.stop()
+		f := &fixture{t: t, store: r.store, log: r.log, Handler: r.server.Handler(), router: description(t)}
+		eventually(t, func() bool { return f.get(apipath.Readiness).status == http.StatusServiceUnavailable })
+		close(release)
+		if !<-answered {
+			t.Errorf("the answer does not end its connection; of the admin listener: %t", admin)
+			r.client.CloseIdleConnections()
+		}
+		if err := r.end(); err != nil { // long before the hour is over
+			t.Errorf("Run = %v", err)
+		}
 	}
 }
 
