@@ -1,6 +1,8 @@
 package rls_test
 
 import (
+	"context"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -81,5 +83,32 @@ func TestDeniedInAnOutage(t *testing.T) {
 		code := map[error]codes.Code{stint.ErrUnavailable: codes.Unavailable, stint.ErrOverloaded: codes.ResourceExhausted}[test.fault]
 		fails(t, s, &pb.RateLimitRequest{Domain: "d", Descriptors: of(costing("a=1", 0))}, code, "")
 		guarded.Close()
+	}
+}
+
+// A request that is denied in an outage holds nothing of this process's share. Its cost is never admitted only if the
+// whole limit is less.
+func TestSharesOfDenied(t *testing.T) {
+	store := storetest.NewFaulty(memstore.New(memstore.Config{Now: still}))
+	store.Inject(func(storetest.Call) storetest.Fault { return storetest.Fault{Err: stint.ErrUnavailable} })
+	guarded := must.Get(failover.New(store, failover.Config{
+		Mode: failover.Local, Local: memstore.New(memstore.Config{Now: still}), Instances: func() int { return 2 },
+	}))(t)
+	defer guarded.Close()
+	var reasons []stint.Reason
+	s := newService(t, rls.Config{Store: guarded, Observe: func(_ context.Context, e *stint.Event) {
+		reasons = append(reasons, e.Reason)
+	}}, simple+"  - {key: banned, rate_limit: {unit: year, requests_per_unit: 0}}\n")
+	for _, id := range []string{"1", "2", "3"} {
+		if got := said(ask(t, s, of(entries("banned=1"), entries("a=1,stint_reserve="+id), entries("a=2"))...)); got != "over over:0 ok:1 ok:0" {
+			t.Errorf("hold %s: %s", id, got)
+		}
+	}
+	reasons = nil
+	for _, hits := range []int64{3, 5, 6} {
+		ask(t, s, costing("b=1", hits))
+	}
+	if want := []stint.Reason{stint.ReasonLimit, stint.ReasonLimit, stint.ReasonNever}; !slices.Equal(reasons, want) {
+		t.Errorf("%v, want %v", reasons, want)
 	}
 }

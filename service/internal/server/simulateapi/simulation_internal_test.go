@@ -11,10 +11,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"github.com/stint-go/stint"
@@ -133,6 +135,31 @@ func TestBodyOfASimulationEndsEarly(t *testing.T) {
 		r.Header.Set("Content-Type", "multipart/form-data; boundary=b")
 		if p := problem.Of(newSimulator(t).Serve(httptest.NewRecorder(), r)); p.Status != http.StatusBadRequest || !strings.Contains(p.Detail, "ended early") {
 			t.Errorf("%s: %d %s", body, p.Status, p.Detail)
+		}
+	}
+}
+
+// slow is a body that stops coming for longer than a simulation may take.
+type slow struct{}
+
+func (slow) Read([]byte) (int, error) {
+	<-time.After(2 * simulationTime)
+	return 0, os.ErrDeadlineExceeded
+}
+
+// A log that does not come within the time of a simulation is told so, wherever it stops.
+func TestSlowLogOfASimulation(t *testing.T) {
+	const head = "--b\r\nContent-Disposition: form-data; name="
+	for _, suggest := range []string{"", `,"suggest":{"share":1}`} {
+		for _, log := range []string{"--b", head + "log\r\n\r\n1"} {
+			synctest.Test(t, func(t *testing.T) {
+				body := head + "request\r\n\r\n{\"budget\":\"100/1m\"" + suggest + "}\r\n" + log
+				r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, Path, io.MultiReader(strings.NewReader(body), slow{}))
+				r.Header.Set("Content-Type", "multipart/form-data; boundary=b")
+				if p := problem.Of(newSimulator(t).Serve(httptest.NewRecorder(), r)); p.Status != http.StatusBadRequest || !strings.Contains(p.Detail, "more than a minute") {
+					t.Errorf("%s: %d %s", body, p.Status, p.Detail)
+				}
+			})
 		}
 	}
 }
