@@ -372,7 +372,7 @@ func (s *Simulator) traffic(
 		return t, pattern.Validate()
 	}
 	switch part, err := parts.NextPart(); {
-	case err == io.EOF: //nolint:errorlint // wrapped, it is that of a body without its end
+	case err == io.EOF: // wrapped, it is that of a body without its end
 		return t, s.replay(t)
 	case endedEarly(err):
 		return nil, cmp.Or(ctx.Err(), error(problem.EndedEarly()))
