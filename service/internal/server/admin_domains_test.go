@@ -61,4 +61,5 @@ func TestExplainDomainFails(t *testing.T) {
 	if log := d.log.String(); strings.Count(log, "the cable is loose") != 1 || !strings.Contains(log, "POST "+path) {
 		t.Errorf("the log:\n%s", log)
 	}
+	says(t, d.get("/metrics").body, "rate_limiter_body_bytes{service=\"admin\"} 0\n") // all memory was given back
 }
