@@ -202,9 +202,12 @@ func TestOverloadAdmitsChecksAlone(t *testing.T) {
 				t.Errorf("%s: %d %v %s", path, w.Code, w.Header(), w.Body)
 			}
 		}
+		if w := ask(http.MethodPost, apipath.Check, "{}"+strings.Repeat(" ", 2*smallBody)); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"degraded":true`) {
+			t.Errorf("a check with a long body: %d %s", w.Code, w.Body)
+		}
 		for _, family := range must.Get(s.parts.Gatherer.Gather())(t) {
-			if got := family.GetMetric()[0].GetCounter().GetValue(); family.GetName() == "rate_limiter_overloaded_total" && got != 5 {
-				t.Errorf("%v requests are counted, want 5", got)
+			if got := family.GetMetric()[0].GetCounter().GetValue(); family.GetName() == "rate_limiter_overloaded_total" && got != 6 {
+				t.Errorf("%v requests are counted, want 6", got)
 			}
 		}
 	})

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"errors"
 	"net/http"
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -102,14 +101,10 @@ func (s *Service) rateLimitJSON(w http.ResponseWriter, r *http.Request) error {
 	defer text.Release()
 	// What is parsed takes up to 50 times as much memory as its text, so that there is one turn for both, the parsing
 	// and the decision, also where overload admits.
-	work, err := s.admission.Enter(r.Context(), capacity.CostOf(1, jsonText*len(text.Text)),
+	work, err := s.turn(r.Context(), capacity.CostOf(1, jsonText*len(text.Text)),
 		func() string { return s.clients.Key(r.RemoteAddr, r.Header) })
-	switch {
-	case err == nil:
-	case errors.Is(err, stint.ErrOverloaded):
+	if err != nil {
 		return err
-	default:
-		return problem.ClientGone
 	}
 	defer work.Leave()
 	request, err := rls.ReadJSON([]byte(text.Text))

@@ -197,20 +197,28 @@ func (s *Service) enter(r *http.Request, cost int64) (*http.Request, capacity.Ti
 func (s *Service) enterFor(
 	ctx context.Context, cost int64, asked string, client func() string,
 ) (context.Context, capacity.Ticket, error) {
-	t, err := s.admission.Enter(ctx, cost, client)
-	switch {
-	case err == nil:
-		return ctx, t, nil
-	case !errors.Is(err, stint.ErrOverloaded):
-		return ctx, capacity.Ticket{}, problem.ClientGone
-	}
-	if !s.config.OverloadAdmits() {
-		return ctx, capacity.Ticket{}, err
+	t, err := s.turn(ctx, cost, client)
+	if !s.admits(err) {
+		return ctx, t, err
 	}
 	s.noteOverload(asked, err)
 	ctx, cancel := context.WithCancelCause(ctx)
 	cancel(notedOverload{err})
 	return ctx, capacity.Ticket{}, nil
+}
+
+// turn waits until a client's work may begin. An error wraps stint.ErrOverloaded, or is problem.ClientGone.
+func (s *Service) turn(ctx context.Context, cost int64, client func() string) (capacity.Ticket, error) {
+	t, err := s.admission.Enter(ctx, cost, client)
+	if err != nil && !errors.Is(err, stint.ErrOverloaded) {
+		err = problem.ClientGone
+	}
+	return t, err
+}
+
+// admits reports whether an error is an overload, and overload admits.
+func (s *Service) admits(err error) bool {
+	return errors.Is(err, stint.ErrOverloaded) && s.config.OverloadAdmits()
 }
 
 // A notedOverload is one that was counted. It is answered where no failure policy decides, as of a reset.
@@ -256,8 +264,8 @@ func (s *Service) enterBodyRead(r *http.Request) (done func(), err error) {
 	if size <= smallBody {
 		return func() {}, nil
 	}
-	_, work, err := s.enter(r, size/readPerOperation)
-	if err != nil {
+	work, err := s.turn(r.Context(), size/readPerOperation, func() string { return s.clients.Key(r.RemoteAddr, r.Header) })
+	if err != nil && !s.admits(err) { // else the turn of the decision tells of it
 		return nil, err
 	}
 	leave := sync.OnceFunc(work.Leave)
