@@ -109,6 +109,7 @@ func (s *Service) evaluateCommand(ctx context.Context, q *resp.Question) (r api.
 		return r, err
 	}
 	e.answer()
+	e.response.Vias = e.vias()
 	return e.response, nil
 }
 

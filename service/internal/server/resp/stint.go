@@ -2,6 +2,7 @@ package resp
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -101,11 +102,21 @@ func (c *conn) evaluate(args [][]byte) {
 	if marks != nil {
 		more++
 	}
+	if answer.Vias != nil {
+		more++
+	}
 	c.decision(&answer.CheckResponse, more)
 	c.textOf("rule", answer.Rule)
 	if shared {
 		c.textOf("class", answer.Class)
 		c.textOf("via", answer.Via)
+	}
+	if answer.Vias != nil {
+		c.bulk("vias")
+		c.mapping(len(answer.Vias))
+		for _, rule := range slices.Sorted(maps.Keys(answer.Vias)) {
+			c.textOf(rule, answer.Vias[rule])
+		}
 	}
 	if answer.Available != nil {
 		c.integerOf("available", *answer.Available)
