@@ -1,6 +1,7 @@
 package enforce_test
 
 import (
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -176,6 +177,28 @@ func TestLeftOutButForReserves(t *testing.T) {
 			_, err := limiter.Reserve(t.Context(), &request, stint.Hold{}, &v)
 			if v.Allowed || err == nil && v.Reason() != stint.ReasonMissing {
 				t.Errorf("%s reserves %+v, %q, %v", rule.ID, v.Decision, v.Reason(), err)
+			}
+		}
+	}
+}
+
+// Whether a rule with overrides is for reserves alone is said by the limits that the client has, also for a request whose
+// cost is none.
+func TestLeftOutByOverride(t *testing.T) {
+	window, places := []stint.Limit{stint.FixedWindow(5, time.Hour)}, []stint.Limit{stint.Concurrency(5)}
+	for _, own := range [][]stint.Limit{window, places} {
+		rule := per("a", own...)
+		rule.Cost.Attribute = "n"
+		rule.Overrides = []rules.Override{{Key: "192.0.2.1", Limits: window}, {Key: "192.0.2.2", Limits: places}}
+		limiter, _ := newLimiter(t, rule)
+		for address, limits := range map[string][]stint.Limit{"192.0.2.1": window, "192.0.2.2": places, "192.0.2.3": own} {
+			request := alice
+			request.Address, request.Attributes = address, map[string]string{"n": "many"}
+			var v enforce.Verdict
+			err := limiter.Decide(t.Context(), &request, &v)
+			if leftOut := limits[0].Algorithm == stint.AlgorithmConcurrency; leftOut != (err == nil && len(v.Matched) == 0) ||
+				!leftOut && !errors.Is(err, stint.ErrInvalid) {
+				t.Errorf("%v beside %v: %+v, %v", limits, own, v.Decision, err)
 			}
 		}
 	}

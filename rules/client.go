@@ -66,16 +66,21 @@ type Matched struct {
 	// By is the rule that decides, within this one's limits, if Outcome is Included and a request was
 	// matched. It must not be changed.
 	By *Rule
+
+	// places says of a request whose cost is a fault that a limit of the client is of concurrency.
+	places bool
 }
 
-// NeedsReserve reports whether only a Reserve can take of the rule's limits, as one of them is of
-// concurrency, or the rule has a Count. Where the client or the cost is not known the rule's own limits say it.
+// NeedsReserve reports whether only a Reserve can take of the client's limits, as one of them is of
+// concurrency, or the rule has a Count. Where the client is not known the rule's own limits say it.
 func (h *Matched) NeedsReserve() bool {
 	switch {
-	case h.Outcome == Lacking, h.Outcome == Limited && h.Claim.Policy == nil:
+	case h.Outcome == Lacking:
 		return h.Rule.NeedsReserve()
 	case h.Outcome != Limited:
 		return false
+	case h.Claim.Policy == nil:
+		return h.places || h.Rule.countsAnswers()
 	}
 	return h.Rule.countsAnswers() || h.Claim.Policy.NeedsReserve() ||
 		slices.ContainsFunc(h.And, func(c stint.Claim) bool { return c.Policy.NeedsReserve() })
@@ -126,7 +131,8 @@ func (m *Matches) At(i int, verb stint.Verb, h *Matched) (err error) {
 		m.own(h)
 	}
 	if err != nil {
-		*h = Matched{Rule: h.Rule}
+		places := slices.ContainsFunc(t.groups, func(g group) bool { return g.policy.NeedsReserve() })
+		*h = Matched{Rule: h.Rule, places: places}
 	}
 	return err
 }
