@@ -79,19 +79,22 @@ func newLeases(s *Store) *leases {
 	return ls
 }
 
-// atHand answers an operation without the server if it can.
-func (s *Store) atHand(op *stint.Op) (d stint.Decision, known bool) {
+// atHand answers an operation without the server if it can: what is leased was charged before whatever is done to the
+// client now, but for a reset.
+func (s *Store) atHand(op *stint.Op, before change) (d stint.Decision, known bool) {
 	var l *lease
 	if limit := s.leasable(op); limit != nil {
 		l = s.leases.of(limit, op)
 	}
-	if l != nil {
+	if l != nil && before < wiped {
 		if d, known = l.spend(op); known {
 			return d, true
 		}
 	}
-	if d, known = s.rememberedDenial(op); known {
-		return d, true
+	if before == 0 {
+		if d, known = s.rememberedDenial(op); known {
+			return d, true
+		}
 	}
 	if l != nil {
 		l.direct.Add(op.Permits)

@@ -500,3 +500,30 @@ func TestCloseWithLeases(t *testing.T) {
 		leaks.None(t, before)
 	}
 }
+
+// What is leased is spent also behind a settlement in one call, of the client or of another, but not behind the client's
+// reset.
+func TestLeasesWithinACall(t *testing.T) {
+	store := processes(t, 1, newConn(t), storetest.NewClock(dawn).Now)[0] // which stands still
+	for name, test := range map[string]struct {
+		before stint.Op
+		source stint.Source
+	}{
+		"another's settlement": {op(stint.VerbSettle, "other", policyOf(t, "other", aLimit(stint.AlgorithmFixedWindow, 10)), 1), stint.SourceLease},
+		"another's reset":      {op(stint.VerbReset, "other", policyOf(t, "other", aLimit(stint.AlgorithmFixedWindow, 10)), 0), stint.SourceLease},
+		"a settlement":         {op(stint.VerbSettle, "a settlement", nil, 1), stint.SourceLease},
+		"a reset":              {op(stint.VerbReset, "a reset", nil, 0), stint.SourceStore},
+	} {
+		policy := policyOf(t, "p", aLimit(stint.AlgorithmFixedWindow, 10).WithLease(9))
+		if test.before.Policy == nil {
+			test.before.Policy = policy
+		}
+		take(t, store, name, policy, 1)
+		checkLeft(t, store, name, policy, 0, "at the server")
+		results := make([]stint.Result, 2)
+		store.DecideAll(t.Context(), []stint.Op{test.before, op(stint.VerbTake, name, policy, 1)}, results)
+		if d := results[1].Decision; !d.Allowed || d.Source != test.source || results[0].Err != nil {
+			t.Errorf("behind %s: %+v", name, results)
+		}
+	}
+}

@@ -287,14 +287,15 @@ func (s *Store) decideTogether(ctx context.Context, fault error, ops []stint.Op,
 	}
 	routes := s.routes.Load()
 	loads := make([]load, len(routes.batchers))
-	changed := false // whether one before may give back, or charge, what nothing at hand knows of yet
+	var before changes
 	for i := range ops {
 		results[i] = stint.Result{Err: cmp.Or(check(ctx, &ops[i]), fault)}
 		if results[i].Err != nil {
 			continue
 		}
-		if changed = changed || ops[i].Verb > stint.VerbPeek; !changed {
-			if d, known := s.atHand(&ops[i]); known {
+		if ops[i].Verb <= stint.VerbPeek {
+			before.note(ops[:i], results)
+			if d, known := s.atHand(&ops[i], before.of(&ops[i])); known {
 				results[i].Decision = marked(&ops[i], d)
 				continue
 			}
@@ -321,6 +322,51 @@ func (s *Store) decideTogether(ctx context.Context, fault error, ops []stint.Op,
 			results[index].Decision = marked(&ops[index], results[index].Decision)
 		}
 	}
+}
+
+// changes are what operations do to clients before others of one call, which nothing at hand knows of yet.
+type changes struct {
+	noted int // operations
+	by    map[string]change
+}
+
+// A change is what has been done to a client; the zero value is nothing.
+type change uint8
+
+const (
+	adjusted change = iota + 1 // something may have come back
+	wiped                      // nothing is left of its state
+)
+
+// note notes what valid operations do.
+func (c *changes) note(ops []stint.Op, results []stint.Result) {
+	for ; c.noted < len(ops); c.noted++ {
+		op, by := &ops[c.noted], adjusted
+		if op.Verb <= stint.VerbPeek || results[c.noted].Err != nil {
+			continue
+		}
+		if op.Verb == stint.VerbReset {
+			by = wiped
+		}
+		if c.by == nil {
+			c.by = map[string]change{}
+		}
+		for nth := range op.Len() {
+			claim, _ := op.NthClaim(nth)
+			c.by[claim.Key] = max(c.by[claim.Key], by)
+		}
+	}
+}
+
+// of is the largest change of the clients of an operation.
+func (c *changes) of(op *stint.Op) (most change) {
+	if c.by != nil {
+		for nth := range op.Len() {
+			claim, _ := op.NthClaim(nth)
+			most = max(most, c.by[claim.Key])
+		}
+	}
+	return most
 }
 
 // Stats is what a store has done, and what it holds in the process.
