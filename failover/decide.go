@@ -178,7 +178,7 @@ func originOf(ctx context.Context, err error) origin {
 	switch {
 	case decide.IsFault(err):
 		return invalidOp
-	case ended != nil && errors.Is(context.Cause(ctx), stint.ErrOverloaded):
+	case turnedAway(ctx) != nil:
 		return overloaded
 	case ended != nil:
 		return callerLeft
@@ -187,6 +187,15 @@ func originOf(ctx context.Context, err error) origin {
 	default:
 		return storeFailed
 	}
+}
+
+// turnedAway is why a caller was turned away for want of time before its call, which then comes with a context that has
+// ended; nil if it was not.
+func turnedAway(ctx context.Context) error {
+	if err := context.Cause(ctx); errors.Is(err, stint.ErrOverloaded) {
+		return err
+	}
+	return nil
 }
 
 // answer answers an operation in the store's place, by the origin of its error.
@@ -202,16 +211,13 @@ func (s *Store) answer(ctx context.Context, op stint.Op, err error) (stint.Decis
 		clear(op.Each)
 		return stint.Decision{}, err
 	case overloaded:
-		if ctx.Err() != nil { // by a cause, which says more than the store found
-			err = context.Cause(ctx)
-		}
+		err = cmp.Or(turnedAway(ctx), err) // which says more than what the store found
 		if down := s.downFor(&op); down != nil {
 			return s.fallback(ctx, op, down.err)
 		}
 		s.counts.overloaded.Add(1)
 		if s.config.AdmitOnOverload && takes(op.Verb) {
-			// A caller that is turned away before its call comes with a context that has ended.
-			return s.fallback(context.WithoutCancel(ctx), op, err)
+			return s.fallback(ctx, op, err)
 		}
 		clear(op.Each)
 		return stint.Decision{}, err

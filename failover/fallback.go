@@ -13,8 +13,16 @@ import (
 // retryUnreachable is when a cost above this process's share may be asked for again.
 const retryUnreachable = time.Second
 
-// fallback answers an operation that the store can't decide because of cause.
+// fallback answers an operation that the store can't decide because of cause. Of a caller that was turned away it
+// depends on AdmitOnOverload, also while the store is unreachable.
 func (s *Store) fallback(ctx context.Context, op stint.Op, cause error) (stint.Decision, error) {
+	if err := turnedAway(ctx); err != nil {
+		if !s.config.AdmitOnOverload || !takes(op.Verb) {
+			clear(op.Each)
+			return stint.Decision{}, err
+		}
+		ctx = context.WithoutCancel(ctx)
+	}
 	d, err := s.byMode(ctx, &op, cause)
 	if err != nil {
 		clear(op.Each)

@@ -157,6 +157,38 @@ func TestOverload(t *testing.T) {
 	}
 }
 
+// A caller that is turned away is answered alike while the store is unreachable.
+func TestOverloadWithoutTheStore(t *testing.T) {
+	for _, mode := range []failover.Mode{failover.Open, failover.Closed, failover.Local} {
+		for _, admits := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				f, p := newFixture(t, func(c *failover.Config) { c.Mode, c.AdmitOnOverload = mode, admits }), pair(t)
+				f.lose(p)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				cancel(fmt.Errorf("%w: a full queue", stint.ErrOverloaded))
+				want := stint.ErrOverloaded
+				switch {
+				case admits && mode == failover.Closed:
+					want = stint.ErrUnavailable
+				case admits:
+					want = nil
+				}
+				d, err := f.Decide(ctx, op(0, "k", p, 1))
+				results := make([]stint.Result, 2)
+				f.DecideAll(ctx, []stint.Op{op(0, "j", p, 1), op(stint.VerbPeek, "j", p, 1)}, results)
+				for _, r := range []stint.Result{{Decision: d, Err: err}, results[0]} {
+					if !errors.Is(r.Err, want) || r.Decision.Allowed != (want == nil) || r.Decision.Degraded != (want == nil) {
+						t.Errorf("%s, %v: %+v, want %v", mode, admits, r, want)
+					}
+				}
+				if !errors.Is(results[1].Err, stint.ErrOverloaded) {
+					t.Errorf("%s, %v: a peek: %v", mode, admits, results[1].Err)
+				}
+			})
+		}
+	}
+}
+
 // Peeks, resets and settlements have no answer but the store's.
 func TestOtherVerbs(t *testing.T) {
 	for _, mode := range []failover.Mode{failover.Open, failover.Closed, failover.Local} {
