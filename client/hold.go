@@ -27,7 +27,7 @@ func (c *Client) Reserve(ctx context.Context, request api.HoldRequest) (api.Rese
 // where those of a [stint.Reservation] do.
 func (c *Client) Commit(ctx context.Context, request api.HoldRequest) (api.HoldEndResponse, error) {
 	request.Keep = 0
-	return c.endHold(ctx, apipath.Commit, request.ID, struct {
+	return c.endHold(ctx, apipath.Commit, &request, struct {
 		api.HoldRequest
 		Permits int64 `json:"permits"` // 0 too
 	}{request, request.Permits})
@@ -37,14 +37,19 @@ func (c *Client) Commit(ctx context.Context, request api.HoldRequest) (api.HoldE
 // Errors are Commit's.
 func (c *Client) Cancel(ctx context.Context, request api.HoldRequest) (api.HoldEndResponse, error) {
 	request.Permits, request.Keep, request.TTL, request.OnExpiry, request.ExpiresAt = 0, 0, "", "", 0
-	return c.endHold(ctx, apipath.Cancel, request.ID, request)
+	return c.endHold(ctx, apipath.Cancel, &request, request)
 }
 
 // endHold sends a commit or a cancel. The answer has to be about the same hold.
-func (c *Client) endHold(ctx context.Context, path, id string, body any) (api.HoldEndResponse, error) {
+func (c *Client) endHold(
+	ctx context.Context, path string, request *api.HoldRequest, body any,
+) (api.HoldEndResponse, error) {
+	if err := checkKey(request.Key); err != nil {
+		return api.HoldEndResponse{}, err
+	}
 	q := call{method: http.MethodPost, path: path, body: body}
 	answer, _, err := do(ctx, c, q, "the end of a hold", func(a *api.HoldEndResponse, _ bool) bool {
-		if a.Rest == nil || a.ID != id {
+		if a.Rest == nil || a.ID != request.ID {
 			return false
 		}
 		left := checkOfRest(a.Rest)

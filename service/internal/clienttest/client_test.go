@@ -76,6 +76,11 @@ func TestCheckAllInBatches(t *testing.T) {
 	}
 }
 
+// holdOf is a request on a hold that the service does not know, and that has not expired.
+func holdOf(r api.Request) api.HoldRequest {
+	return api.HoldRequest{Request: r, ID: "unknown", ExpiresAt: int64(start.Add(time.Minute))}
+}
+
 func TestRefusedInput(t *testing.T) {
 	c, ctx := openPolicies(t), t.Context()
 	check := func(r api.Request) error { _, err := c.Check(ctx, r); return err }
@@ -83,6 +88,9 @@ func TestRefusedInput(t *testing.T) {
 	remaining := func(r api.Request) error { _, err := c.Remaining(ctx, r); return err }
 	reset := func(r api.Request) error { _, err := c.Reset(ctx, r); return err }
 	settle := func(r api.Request) error { _, err := c.Settle(ctx, r); return err }
+	reserve := func(r api.Request) error { _, err := c.Reserve(ctx, holdOf(r)); return err }
+	commit := func(r api.Request) error { _, err := c.Commit(ctx, holdOf(r)); return err }
+	cancel := func(r api.Request) error { _, err := c.Cancel(ctx, holdOf(r)); return err }
 	for name, row := range map[string]struct {
 		ask     func(api.Request) error
 		request api.Request
@@ -107,6 +115,9 @@ func TestRefusedInput(t *testing.T) {
 		"reset, permits":        {reset, api.Request{Key: "k", Permits: 1}, ""},
 		"reset, policy":         {reset, api.Request{Key: "k", Policy: "none"}, "policy is"},
 		"settle, key":           {settle, api.Request{Key: "\x7f", Permits: 1}, ""},
+		"reserve, key":          {reserve, api.Request{Key: "\xff"}, ""},
+		"commit, key":           {commit, api.Request{Key: "\xff"}, ""},
+		"cancel, key":           {cancel, api.Request{Key: "\xff"}, ""},
 		"settle, leaky refund ": {settle, api.Request{Key: "k", Algorithm: "LEAKY_BUCKET", Permits: -1}, "permits is"},
 	} {
 		err := row.ask(row.request)
