@@ -336,7 +336,7 @@ func (c *candidate) decideShadow(op *stint.Op) (stint.Decision, error) {
 	if !known {
 		return d, stint.ErrUnavailable
 	}
-	c.recordRule(0, len(c.store.ops), d.Allowed, true)
+	c.recordRule(c.shadows, 0, len(c.store.ops), d.Allowed, true)
 	return d, nil
 }
 
@@ -351,7 +351,7 @@ func (c *candidate) record(allowed bool) {
 			to++
 		}
 		admits := allowed || to-from < len(c.store.ops) && c.store.combine(from, to, c.now).Allowed
-		c.recordRule(from, to, allowed, false)
+		c.recordRule(claims, from, to, allowed, false)
 		if !admits {
 			rule.Denied++
 		}
@@ -371,22 +371,23 @@ func (c *candidate) record(allowed bool) {
 // else those that deny, or all. Several ways may have the same one. A table is asked once for each
 // request, though two ways may lead to the same client in it. Where a rule has several, for limits of different costs
 // or of denials, the first one counts its clients.
-func (c *candidate) recordRule(from, to int, allowed, all bool) {
+func (c *candidate) recordRule(claims []claim, from, to int, allowed, all bool) {
 	for i := from; i < to; {
 		p, first := &c.store.ops[i], i
 		i += len(p.table.limits)
 		if len(c.store.Ways) > 0 && (allowed && !c.store.Charged(first) || !allowed && c.hasTable(from, first)) {
 			continue
 		}
+		permits := claims[p.claim].permits // of which limits with a cost of their own know nothing
 		if c.isCounted(from, first) {
 			if allowed {
-				p.table.admit(p.client, c.now, p.permits)
+				p.table.admit(p.client, c.now, permits)
 			}
 			continue
 		}
-		p.table.ask(p.client, c.on.time, p.permits)
+		p.table.ask(p.client, c.on.time, permits)
 		if allowed || all || c.denies(first, to) {
-			p.table.record(p.client, c.now, allowed, p.permits)
+			p.table.record(p.client, c.now, allowed, permits)
 		}
 	}
 }

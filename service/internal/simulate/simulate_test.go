@@ -2,6 +2,7 @@ package simulate_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -90,6 +91,41 @@ func TestClientsOfSeveralPolicies(t *testing.T) {
 		}
 		if a := r.Heaviest[0]; a.Key != "a" || a.Admitted != test.admitted-1 || a.Denied != test.denied || r.Denied != test.denied {
 			t.Errorf("%s: %+v, %d denied", name, a, r.Denied)
+		}
+	}
+}
+
+// A limit with a cost of its own is charged that, wherever it stands in the rule, and so its peak counts; what a client
+// asks for is what its requests cost.
+func TestPeaksOfOwnCosts(t *testing.T) {
+	tokens, asked := stint.FixedWindow(100, time.Minute).Named("tokens"), stint.FixedWindow(9, time.Minute).Named("requests").WithCost(2)
+	for name, limits := range map[string][]stint.Limit{
+		"behind": {tokens, asked}, "before": {asked, tokens},
+		"places behind": {tokens, stint.Concurrency(5).Named("requests").WithCost(2)},
+		"places before": {stint.Concurrency(5).Named("requests").WithCost(2), tokens},
+	} {
+		s := simulation(t, nil, simulate.LimitRule("r", limits...))
+		for i := range 3 {
+			ev := event(at2026.Add(time.Duration(i)*300*time.Millisecond), "a")
+			ev.Request.Attributes = map[string]string{simulate.CostAttribute: "7"}
+			if strings.HasPrefix(name, "places") {
+				ev.Hold = &simulate.Hold{For: 500 * time.Millisecond, Actual: -1} // so that two are held at once
+			}
+			must.Do(t, s.Add(ev))
+		}
+		r := finish(t, s).Candidates[0].Rules[0]
+		want := map[string]int64{"tokens": 21, "requests": 6}
+		if strings.HasPrefix(name, "places") {
+			want["requests"] = 4
+		}
+		for _, limit := range r.Limits {
+			of, _, _ := strings.Cut(limit.Limit, ":")
+			if limit.Peak != want[of] || limit.ClientPeak != want[of] {
+				t.Errorf("%s: %+v, want a peak of %d", name, limit, want[of])
+			}
+		}
+		if r.Busiest != 21 {
+			t.Errorf("%s: asked for %d within a second, want 21", name, r.Busiest)
 		}
 	}
 }

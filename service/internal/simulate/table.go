@@ -384,10 +384,10 @@ func (t *table) record(n int32, at stint.Instant, admitted bool, permits int64) 
 	t.admit(n, at, permits)
 }
 
-// admit counts what a client was admitted by each limit.
+// admit counts what a client was admitted by each limit, which takes its own cost, if it has one.
 func (t *table) admit(n int32, at stint.Instant, permits int64) {
 	for j := range t.limits {
-		t.limits[j].window.add(n, at, permits)
+		t.limits[j].window.add(n, at, t.limits[j].machine.Takes(permits))
 	}
 }
 
