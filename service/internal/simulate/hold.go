@@ -77,6 +77,7 @@ func (c *candidate) hold(r *request) {
 		switch actual := r.hold.Actual; {
 		case p.limit.Algorithm == stint.AlgorithmConcurrency:
 			p.kept = 0
+		case !p.limit.machine.Settles() || !p.limit.machine.Returns(): // a commit changes nothing of it
 		case r.status > 0 && !claims[op.claim].Rule.Count.Has(r.status):
 			p.kept = 0
 		case actual >= 0 && claims[op.claim].Asked:

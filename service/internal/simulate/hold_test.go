@@ -116,7 +116,11 @@ func TestHoldsAsMemstoreDoes(t *testing.T) {
 		"log":          {stint.SlidingWindowLog(20, time.Second).WithMinInterval(time.Millisecond)},
 		"counter":      {stint.SlidingWindowCounter(20, time.Second)},
 		"concurrency":  {stint.Concurrency(20)},
-		"several":      {stint.Concurrency(30), stint.TokenBucket(40, stint.Per(30, time.Second)), stint.SlidingWindowCounter(25, time.Second)},
+		"own costs": {
+			stint.FixedWindow(60, time.Second), stint.SlidingWindowCounter(9, time.Second).WithCost(1),
+			stint.LeakyBucket(20, stint.Per(20, time.Second)).WithCost(2), stint.Concurrency(30).WithCost(3),
+		},
+		"several": {stint.Concurrency(30), stint.TokenBucket(40, stint.Per(30, time.Second)), stint.SlidingWindowCounter(25, time.Second)},
 	}
 	for name, limits := range lists {
 		t.Run(name, func(t *testing.T) {
