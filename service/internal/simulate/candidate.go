@@ -392,9 +392,12 @@ func (c *candidate) recordRule(claims []claim, from, to int, allowed, all bool) 
 	}
 }
 
-// isBeside reports whether the limits of two operations are of one rule, in tables that have the same clients.
+// isBeside reports whether the limits of two operations are of one rule, and of one way if it has several, in tables that
+// have the same clients.
 func (c *candidate) isBeside(one, other int) bool {
-	return len(c.store.Ways) == 0 && c.store.ops[one].table.policy.Name() == c.store.ops[other].table.policy.Name()
+	ways := c.store.Ways // none if no rule has several
+	return (len(ways) == 0 || ways[one] == ways[other]) &&
+		c.store.ops[one].table.policy.Name() == c.store.ops[other].table.policy.Name()
 }
 
 // isCounted reports whether an operation's client is counted by an earlier table of its rule.

@@ -67,17 +67,22 @@ func TestShutOut(t *testing.T) {
 }
 
 // A client of a rule counts once, however many policies the rule has for its limits: of different costs, or of denials.
-// It was denied if any of them denied it.
+// It was denied if any of them denied it. So it is beside a rule whose requests have several ways.
 func TestClientsOfSeveralPolicies(t *testing.T) {
 	costs := simulate.LimitRule("costs", stint.FixedWindow(5, time.Second).Named("x"), stint.FixedWindow(3, time.Hour).Named("y").WithCost(1))
 	blocks := simulate.LimitRule("blocks", stint.FixedWindow(5, time.Second))
 	blocks.Block.After, blocks.Block.For = 2, time.Hour
+	ways, spare := simulate.LimitRule("ways", stint.FixedWindow(500, time.Second)), simulate.LimitRule("spare", stint.FixedWindow(9, time.Second))
+	ways.Otherwise, spare.Match.Paths = spare.ID, []string{"/spare"}
 	for name, test := range map[string]struct {
-		rule             rules.Rule
+		set              []rules.Rule
 		admitted, denied int64
 		limits           int
-	}{"costs": {costs, 4, 4, 2}, "blocks": {blocks, 2, 6, 1}} {
-		s := simulation(t, nil, test.rule)
+	}{
+		"costs": {[]rules.Rule{costs}, 4, 4, 2}, "costs beside ways": {[]rules.Rule{costs, ways, spare}, 4, 4, 2},
+		"blocks": {[]rules.Rule{blocks}, 2, 6, 1}, "blocks beside ways": {[]rules.Rule{blocks, ways, spare}, 2, 6, 1},
+	} {
+		s := simulation(t, nil, test.set...)
 		for i, after := range []int{0, 1, 2, 1001, 2001, 2002, 3001} {
 			ev := event(at2026.Add(time.Duration(after)*time.Millisecond), "a")
 			ev.Request.Attributes = map[string]string{simulate.CostAttribute: "5"}
