@@ -18,7 +18,7 @@ import (
 )
 
 // denialsCommand is `stint denials`. The service asks all processes that share its Redis; the
-// filters are the service's, too, so that a limit counts what is shown.
+// filters are the service's, too, so that a limit counts what is shown; that by an ID looks at more.
 func denialsCommand(p process) *cobra.Command {
 	f := struct {
 		Shadow                          bool
@@ -31,8 +31,12 @@ func denialsCommand(p process) *cobra.Command {
 		if err != nil {
 			return misused("%v\nsee 'stint denials --help'", err)
 		}
+		most := f.Limit
+		if f.ID != "" && 0 < most && most < activity.MaxAsked {
+			most = activity.MaxAsked // the service looks for an ID in all texts of a request
+		}
 		query := queryOf(map[string]string{
-			"limit": strconv.Itoa(f.Limit), "shadow": strconv.FormatBool(f.Shadow), "rule": f.Rule, "client": f.Client,
+			"limit": strconv.Itoa(most), "shadow": strconv.FormatBool(f.Shadow), "rule": f.Rule, "client": f.Client,
 			"since": begin, "reason": f.Reason, "q": f.ID,
 		})
 		var answer activity.Denials
@@ -40,8 +44,11 @@ func denialsCommand(p process) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if f.ID != "" { // which the service looks for in all texts of a request
+		if f.ID != "" {
 			answer.Denials = slices.DeleteFunc(answer.Denials, func(d activity.Denial) bool { return d.RequestID != f.ID })
+			if len(answer.Denials) > f.Limit {
+				answer.Denials, answer.More = answer.Denials[:f.Limit], true
+			}
 		}
 		switch {
 		case a.JSON && f.ID != "":

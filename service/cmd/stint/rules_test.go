@@ -1,6 +1,10 @@
 package main
 
-import "testing"
+import (
+	"fmt"
+	"net/http"
+	"testing"
+)
 
 func TestRules(t *testing.T) {
 	t.Parallel()
@@ -41,4 +45,12 @@ func TestDenialsOfAClient(t *testing.T) {
 	base, admin := startAdmin(t, "--rules-from", rules, "--admin-tokens-file", tokens)
 	env := map[string]string{"STINT_ADMIN": admin, "STINT_SERVER": base, "STINT_ADMIN_TOKEN": token}
 	transcript(t, "denials.txt", env)
+	// A denial is found by its ID, behind newer ones whose path has that text.
+	for ip, id := range []string{"login", "other", "another"} {
+		for range 2 {
+			fetch(t, http.MethodPost, base+"/api/v1/rate-limit/evaluate", fmt.Sprintf(`{"path": "/login", "ip": "192.0.2.%d"}`, 3+ip),
+				"Content-Type: application/json", "X-Request-ID: "+id)
+		}
+	}
+	says(t, env, 0, "192.0.2.3", "denials", "--id", "login", "--limit", "1")
 }

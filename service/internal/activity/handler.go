@@ -198,7 +198,7 @@ func denialQueryOf(q problem.Query, a audience, now time.Time) (wanted denialQue
 // one page, as each keeps its own; pages go by numbers of denials, which stay right while denials come.
 func (r *Recorder) serveDenials(ctx context.Context, q problem.Query, a audience) (any, error) {
 	wanted, err := denialQueryOf(q, a, r.config.Now())
-	most, fault := q.Integer("limit", topItems, 1, maxAsked)
+	most, fault := q.Integer("limit", topItems, 1, MaxAsked)
 	if err = cmp.Or(err, fault); err != nil {
 		return nil, err
 	}

@@ -26,8 +26,8 @@ const (
 	maxQuestions = 32
 	// maxAnswer bounds the denials in an answer, in bytes of JSON.
 	maxAnswer = 64 << 10
-	// maxAsked bounds the denials that are wanted, and so the work of an answer.
-	maxAsked = 1000
+	// MaxAsked bounds the denials that are wanted, and so the work of an answer.
+	MaxAsked = 1000
 	// maxHashes bounds the keys by which a client is sought, which are a few forms of one name.
 	maxHashes = 100
 )
@@ -47,7 +47,7 @@ type question struct {
 func (q *question) bounded() bool {
 	texts := []string{q.Query.Rule, q.Query.Reason, q.Query.Text, q.Query.Salt}
 	long := func(text string) bool { return len(text) > maxClient }
-	return 1 <= q.Limit && q.Limit <= maxAsked && len(q.Query.Clients) <= maxHashes &&
+	return 1 <= q.Limit && q.Limit <= MaxAsked && len(q.Query.Clients) <= maxHashes &&
 		!slices.ContainsFunc(texts, long) && !slices.ContainsFunc(q.Query.Clients, long)
 }
 
