@@ -247,6 +247,12 @@ func (d redisDriver) told(words []string) said {
 				list = append(list, api.Exceeded{Rule: id})
 			}
 			members[name] = list
+		case "vias":
+			vias := map[string]string{}
+			for via := range slices.Chunk(value.Words(), 2) {
+				vias[via[0]] = via[1]
+			}
+			members[name] = vias
 		default:
 			if members[name] = value.Text; value.Kind == ':' {
 				members[name] = json.Number(value.Text)
