@@ -392,8 +392,8 @@ func (c *candidate) recordRule(claims []claim, from, to int, allowed, all bool) 
 	}
 }
 
-// isBeside reports whether the limits of two operations are of one rule, and of one way if it has several, in tables that
-// have the same clients.
+// isBeside reports whether the limits of two operations are of one rule, and of one way if it has several, in tables
+// that have the same clients.
 func (c *candidate) isBeside(one, other int) bool {
 	ways := c.store.Ways // none if no rule has several
 	return (len(ways) == 0 || ways[one] == ways[other]) &&
