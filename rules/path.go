@@ -293,10 +293,10 @@ func (as normalisation) after(features normalisation) normalisation {
 // isDistinct reports whether no other normalisation gives the same variant: none is late if no dots
 // are resolved. Parsers that know an authority all end a path at #, and those that skip any number
 // of slashes before it take \ for a slash. Who decodes before parameters are cut has decoded %2F as
-// well.
+// well. Only / ends an authority anyway where nothing else in the path separates.
 func (as normalisation) isDistinct(features normalisation) bool {
 	if as&leaveLead != 0 && as&keepBackslashes != 0 || as&anyAuthority != 0 && as&keepHash != 0 ||
-		as&onlySlash != 0 && (as&leaveAuthority == 0 || !as.separates(features)) {
+		as&onlySlash != 0 && (as&leaveAuthority == 0 || as.separators()&^features.separators()&^atHash == 0) {
 		return false
 	}
 	decodes := as&anyParams != 0 && as&unlikeOthers == 0
@@ -307,13 +307,6 @@ func (as normalisation) isDistinct(features normalisation) bool {
 		return true
 	}
 	return as&anyAuthority != 0 && as&lateSlashes != 0 && as&lateRuns == 0 // which do not end the authority
-}
-
-// separates reports whether anything but / separates segments of a path with these features.
-func (as normalisation) separates(features normalisation) bool {
-	return features&anySlashes != 0 && as&anySlashes == 0 ||
-		features&keepBackslashes != 0 && as&keepBackslashes == 0 ||
-		features&keepCodedBackslashes != 0 && as&anyBackslashes == 0
 }
 
 // separators are the marks that end a segment.
