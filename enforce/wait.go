@@ -2,12 +2,12 @@ package enforce
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/decide"
 	"github.com/stint-go/stint/internal/prefix"
 	"github.com/stint-go/stint/internal/sleep"
 	"github.com/stint-go/stint/internal/waitqueue"
@@ -47,17 +47,12 @@ func (l *Limiter) wait(ctx context.Context, v *Verdict, longest time.Duration) e
 			}
 			cause = nil
 		default:
-			if cause = l.Steps().Ask(ctx, v, step.Do); cause != nil && (!undecided(cause) || ctx.Err() != nil) {
+			if cause = l.Steps().Ask(ctx, v, step.Do); cause != nil && (!decide.IsUndecided(cause) || ctx.Err() != nil) {
 				return cause
 			}
 		}
 		now = l.now()
 	}
-}
-
-// undecided reports whether the store could not decide, or was not asked for want of time.
-func undecided(err error) bool {
-	return errors.Is(err, stint.ErrUnavailable) || errors.Is(err, stint.ErrOverloaded)
 }
 
 // patience is how long the least patient of the rules that wait does. The request can't be held
@@ -90,7 +85,7 @@ func (l *Limiter) takeNow(ctx context.Context, v *Verdict) error {
 	if bounded && v.hasTurns() {
 		// While the store is unreachable there is no look, and the failure policy decides.
 		switch err := l.Steps().Ask(ctx, v, waitqueue.Peek); {
-		case err != nil && (!undecided(err) || ctx.Err() != nil):
+		case err != nil && (!decide.IsUndecided(err) || ctx.Err() != nil):
 			return err
 		case err == nil && v.lateness(time.Until(deadline)) > 0:
 			v.denyLate(v.Decision.Delay)

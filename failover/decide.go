@@ -216,7 +216,7 @@ func (s *Store) answer(ctx context.Context, op stint.Op, err error) (stint.Decis
 			return s.fallback(ctx, op, down.err)
 		}
 		s.counts.overloaded.Add(1)
-		if s.config.AdmitOnOverload && takes(op.Verb) {
+		if s.admitsOverload(op.Verb) {
 			return s.fallback(ctx, op, err)
 		}
 		clear(op.Each)

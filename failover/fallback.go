@@ -17,7 +17,7 @@ const retryUnreachable = time.Second
 // depends on AdmitOnOverload, also while the store is unreachable.
 func (s *Store) fallback(ctx context.Context, op stint.Op, cause error) (stint.Decision, error) {
 	if err := turnedAway(ctx); err != nil {
-		if !s.config.AdmitOnOverload || !takes(op.Verb) {
+		if !s.admitsOverload(op.Verb) {
 			clear(op.Each)
 			return stint.Decision{}, err
 		}
@@ -119,6 +119,9 @@ func outcomes(op *stint.Op) []stint.Outcome {
 
 // takes reports whether a verb asks for permits, which is what the modes answer.
 func takes(verb stint.Verb) bool { return verb <= stint.VerbTry || verb == stint.VerbReserve }
+
+// admitsOverload reports whether the mode answers a verb that this process had no time for.
+func (s *Store) admitsOverload(verb stint.Verb) bool { return s.config.AdmitOnOverload && takes(verb) }
 
 // untouched tells of limits that admit whatever they can ever admit.
 func untouched(outs []stint.Outcome, claim *stint.Claim) {

@@ -338,7 +338,7 @@ const (
 	wiped                      // nothing is left of its state
 )
 
-// note notes what valid operations do.
+// note notes what valid operations do that were not noted yet: it is called where a take or a peek comes behind them.
 func (c *changes) note(ops []stint.Op, results []stint.Result) {
 	for ; c.noted < len(ops); c.noted++ {
 		op, by := &ops[c.noted], adjusted

@@ -101,8 +101,7 @@ func (s *Service) rateLimitJSON(w http.ResponseWriter, r *http.Request) error {
 	defer text.Release()
 	// What is parsed takes up to 50 times as much memory as its text, so that there is one turn for both, the parsing
 	// and the decision, also where overload admits.
-	work, err := s.turn(r.Context(), capacity.CostOf(1, jsonText*len(text.Text)),
-		func() string { return s.clients.Key(r.RemoteAddr, r.Header) })
+	work, err := s.turn(r.Context(), capacity.CostOf(1, jsonText*len(text.Text)), s.address(r))
 	if err != nil {
 		return err
 	}

@@ -183,8 +183,7 @@ func (s *Service) ListensAt(addr net.Addr) { s.authority.loopback.Store(listen.I
 
 // enter waits until the request's work may begin.
 func (s *Service) enter(r *http.Request, cost int64) (*http.Request, capacity.Ticket, error) {
-	ctx, t, err := s.enterFor(r.Context(), cost, r.URL.Path,
-		func() string { return s.clients.Key(r.RemoteAddr, r.Header) })
+	ctx, t, err := s.enterFor(r.Context(), cost, r.URL.Path, s.address(r))
 	if err == nil && ctx != r.Context() {
 		r = r.WithContext(ctx)
 	}
@@ -205,6 +204,11 @@ func (s *Service) enterFor(
 	ctx, cancel := context.WithCancelCause(ctx)
 	cancel(notedOverload{err})
 	return ctx, capacity.Ticket{}, nil
+}
+
+// address names the client of a request.
+func (s *Service) address(r *http.Request) func() string {
+	return func() string { return s.clients.Key(r.RemoteAddr, r.Header) }
 }
 
 // turn waits until a client's work may begin. An error wraps stint.ErrOverloaded, or is problem.ClientGone.
@@ -264,7 +268,7 @@ func (s *Service) enterBodyRead(r *http.Request) (done func(), err error) {
 	if size <= smallBody {
 		return func() {}, nil
 	}
-	work, err := s.turn(r.Context(), size/readPerOperation, func() string { return s.clients.Key(r.RemoteAddr, r.Header) })
+	work, err := s.turn(r.Context(), size/readPerOperation, s.address(r))
 	if err != nil && !s.admits(err) { // else the turn of the decision tells of it
 		return nil, err
 	}

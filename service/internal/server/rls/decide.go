@@ -2,7 +2,6 @@ package rls
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/stint-go/stint"
 	"github.com/stint-go/stint/internal/bounds"
+	"github.com/stint-go/stint/internal/decide"
 )
 
 // A check is one descriptor of a request, with its limit, what the store said of it, and what
@@ -278,17 +278,12 @@ func (d *decision) exceeded() bool {
 // What the store can't say of a request that is denied already does not change that.
 func (d *decision) decide(ctx context.Context) error {
 	err := d.decideInOrder(ctx)
-	if unanswered(err) && d.exceeded() {
+	if decide.IsUndecided(err) && d.exceeded() {
 		d.unqueue()
 		d.dropHold(ctx)
 		return nil
 	}
 	return err
-}
-
-// unanswered reports whether the store could not answer, in an outage or for want of time.
-func unanswered(err error) bool {
-	return errors.Is(err, stint.ErrUnavailable) || errors.Is(err, stint.ErrOverloaded)
 }
 
 func (d *decision) decideInOrder(ctx context.Context) error {
@@ -431,7 +426,7 @@ func (d *decision) lookAhead(ctx context.Context) error {
 		}
 	}
 	err := d.flush(ctx)
-	if unanswered(err) { // by which a look has no answer; what counts may have one, of a mode
+	if decide.IsUndecided(err) { // by which a look has no answer; what counts may have one, of a mode
 		d.unqueue()
 		return nil
 	}
